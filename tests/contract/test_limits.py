@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from cloudtasks_api import LOCATION, ApiRefused, RestApi
 from interfaces import PUSH, STORAGE_LIMIT_BYTES, Interface, PushInterface
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import (
@@ -285,7 +286,7 @@ BRIEF: dict[str, tuple[int, int, Permits]] = {
 EDGES |= {name: (permits, limit, limit, unit) for name, (limit, unit, permits) in BRIEF.items()}
 
 
-@pytest.mark.parametrize("name", Limits._fields)
+@each_row("name", Limits._fields)
 def test_a_limit_permits_what_is_at_it_and_nothing_past_it(name: str) -> None:
     permits, limit, most, unit = EDGES[name]
     permitted = [
@@ -337,12 +338,13 @@ INTERFACE_EDGES: dict[str, tuple[Uses, tuple[int, ...], tuple[int, ...]]] = {
 """What is used, how much is permitted, and how much is not."""
 
 
-@pytest.mark.parametrize("name", INTERFACE_EDGES)
+@each_row("name", INTERFACE_EDGES)
 def test_each_interface_has_the_limits_of_the_engine(interface: Interface, name: str) -> None:
     use, permitted, refused = INTERFACE_EDGES[name]
     for size in permitted:
-        use(interface, size)
         interface.reset()
+        use(interface, size)
+    interface.reset()
     for size in refused:
         with interface.refuses(OverQuotaError if name == "storage" else ValueError):
             use(interface, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tables import each_row
 
 from pullqueue.address import SplitUrl, is_loopback, split_url, why_not_callable
 
@@ -13,7 +14,7 @@ def test_every_loopback_address_is_this_machine(host: str) -> None:
     assert is_loopback(host)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "host",
     [
         *("localhost.evil.example", "127.0.0.1.nip.io", "notlocalhost", "localhost.", ""),
@@ -25,7 +26,7 @@ def test_hosts_that_only_look_like_this_machine_are_not_it(host: str) -> None:
     assert not is_loopback(host)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "http://localhost",
@@ -41,12 +42,12 @@ def test_a_url_can_be_called_whatever_its_path(url: str) -> None:
     assert why_not_callable(url) is None
 
 
-@pytest.mark.parametrize("port", ["99999", "0", "abc", "-1", "80:80", " 80", "8_0", "\u0661"])
+@each_row("port", ["99999", "0", "abc", "-1", "80:80", " 80", "8_0", "\u0661"])
 def test_a_port_is_a_decimal_number_from_1_to_65535(port: str) -> None:
     assert why_not_callable(f"http://127.0.0.1:{port}/a") == "its port must be 1 to 65535"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "host",
     [
         *(".", "a..b", ".a", "-a", "a-", "a b", "a%b", "a\\b", "ä.example"),

@@ -10,6 +10,7 @@ import time_machine
 from freezegun import freeze_time
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tables import each_row
 
 from pullqueue import ClockError, ManualClock, SystemClock
 from pullqueue.clock import duration_usec, from_usec, to_usec
@@ -92,7 +93,7 @@ class TestManualClock:
             clock.move_to(later - timedelta(microseconds=1))
         assert clock.now() == later
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("step", "message"),
         [
             *((step, "a clock never goes back") for step in (-1, timedelta(microseconds=-1))),

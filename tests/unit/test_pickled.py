@@ -13,6 +13,7 @@ from collections import OrderedDict
 from datetime import date
 
 import pytest
+from tables import each_row
 
 from pullqueue.pickled import describe_pickle
 
@@ -35,8 +36,8 @@ LONG_TEXT = b"\x80\x04X" + (1_000_000).to_bytes(4, "little") + b"\x01" * 1_000_0
 """The beginning of a pickle: a text that is not printable, which it can get again by `h\\0`."""
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-@pytest.mark.parametrize(
+@each_row("protocol", [2, 3, 4, 5])
+@each_row(
     ("value", "shown"),
     [
         (1, "int"),
@@ -78,8 +79,8 @@ def test_an_object_of_python_2_has_its_class() -> None:
     assert describe_pickle(payload) == "m.f(app.Order)"
 
 
-@pytest.mark.parametrize("encode", [b64encode, urlsafe_b64encode])
-@pytest.mark.parametrize("length", range(4))
+@each_row("encode", [b64encode, urlsafe_b64encode])
+@each_row("length", range(4))
 def test_a_call_in_base64_is_described(encode: object, length: int) -> None:
     """Some apps encode what they defer, with or without padding."""
     assert callable(encode)
@@ -88,7 +89,7 @@ def test_a_call_in_base64_is_described(encode: object, length: int) -> None:
     assert describe_pickle(encoded) == describe_pickle(encoded.rstrip(b"=")) == "print(str)"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "payload",
     [
         b"",
@@ -133,7 +134,7 @@ def test_the_first_arguments_are_shown(count: int, more: str) -> None:
     assert describe_pickle(dumped(*range(count))) == f"print({shown}{more})"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "payload",
     [
         # The hash of the key takes 2**60 steps, as would its text.

@@ -6,6 +6,7 @@ from copy import copy, deepcopy
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tables import each_row
 
 from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock, NewTask, Task, TaskState
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
@@ -36,7 +37,7 @@ def test_times_are_aware_datetimes(task: Task) -> None:
     assert task.eta == task.enqueued == datetime(2026, 1, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("retry_count", "finished", "state"),
     [
         (0, None, TaskState.SCHEDULED),

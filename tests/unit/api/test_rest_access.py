@@ -6,6 +6,7 @@ import base64
 
 import pytest
 from rest_app import ROOT, refusal
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator, ManualClock
@@ -142,7 +143,7 @@ class TestToken:
 
         assert (still.status_code, after.status_code) == (200, 401)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("scope", "status"),
         [
             (SCOPE, 200),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from rest_app import ROOT
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator
@@ -100,7 +101,7 @@ def test_a_batch_can_be_zipped_but_not_its_parts(client: Client) -> None:
     assert inner(answer)[0] == "HTTP/1.1 200 OK"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_text", "status"),
     [
         ("GET /batch HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rest_app import ROOT
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator
@@ -24,7 +25,7 @@ VALUE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("selector", "expected"),
     [
         ("kind", {"kind": "k"}),
@@ -47,7 +48,7 @@ def test_a_selector_selects_as_the_reference_says(selector: str, expected: dict[
     assert apply_mask(VALUE, parse_mask(selector, KNOWN)) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("selector", "part"),
     [
         ("nope", "nope"),

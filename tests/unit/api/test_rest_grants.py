@@ -12,6 +12,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from rest_app import CONFIG, ROOT, refusal
+from tables import each_row
 from werkzeug.test import Client, TestResponse
 
 from pullqueue import Emulator, ManualClock
@@ -151,7 +152,7 @@ def test_characters_that_utf8_has_not(guarded: Client, key: dict[str, Any]) -> N
     assert refused.get_json()["error"]["errors"][0]["reason"] == "parseError"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "code"),
     [
         ({"aud": "https://elsewhere.example.com/token"}, "invalid_grant"),
@@ -200,8 +201,8 @@ def test_a_key_that_is_not_known_is_refused(
         assert "made since this server was started" in refused["error_description"]
 
 
-@pytest.mark.parametrize("algorithm", ["none", "None", "NONE", "HS256", "RS512", ""])
-@pytest.mark.parametrize("signature", [b"", b"x" * 256])
+@each_row("algorithm", ["none", "None", "NONE", "HS256", "RS512", ""])
+@each_row("signature", [b"", b"x" * 256])
 def test_an_algorithm_other_than_rs256_is_refused(
     guarded: Client, key: dict[str, Any], algorithm: str, signature: bytes
 ) -> None:

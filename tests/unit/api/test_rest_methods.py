@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from rest_app import CONFIG, NOW_USEC, Call, answer, refusal
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits, ManualClock
@@ -98,7 +99,7 @@ class TestQueue:
 
 
 class TestProjects:
-    @pytest.mark.parametrize(
+    @each_row(
         ("project", "shown"),
         [
             ("app", "s~app"),

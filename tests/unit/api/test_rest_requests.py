@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from rest_app import CONFIG, ROOT, Call, refusal
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits
@@ -24,7 +25,7 @@ ZIPPED = gzip.compress(TASK.encode(), mtime=0)  # in names of tests, which worke
 
 
 class TestBodies:
-    @pytest.mark.parametrize(
+    @each_row(
         ("content_type", "charset"),
         [
             (None, "utf-8"),
@@ -44,7 +45,7 @@ class TestBodies:
 
         assert response.get_json()["tag"] == "é"
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("body", "content_type"),
         [
             (b"{", None),
@@ -282,7 +283,7 @@ class TestGzip:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
+    @each_row(
         "path",
         [
             "/taskqueue",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from rest_app import NOW_USEC, Call, answer, refusal
+from tables import each_row
 
 from pullqueue import Emulator
 
@@ -60,9 +61,7 @@ class TestInsert:
 
         assert task["payloadBase64"] == stored
 
-    @pytest.mark.parametrize(
-        "sent", ["a+b=", "a/b=", "a#b", "a", "äääa", "a b", "a===", "YQ==YQ=="]
-    )
+    @each_row("sent", ["a+b=", "a/b=", "a#b", "a", "äääa", "a b", "a===", "YQ==YQ=="])
     def test_base64_of_another_alphabet_is_refused(
         self, call: Call, sent: str, emulator: Emulator
     ) -> None:
@@ -71,7 +70,7 @@ class TestInsert:
         assert refusal(response) == (400, "invalid", "Invalid payloadBase64 value.")
         assert emulator.queue("pull").list_tasks() == []
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("field", "value", "message"),
         [
             ("payloadBase64", None, "payloadBase64 must be specified."),
@@ -187,7 +186,7 @@ class TestLease:
 
         assert [item["id"] for item in leased["items"]] == ids
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("name", "value", "message"),
         [
             ("leaseSecs", None, "Required parameter: leaseSecs"),

@@ -23,6 +23,7 @@ from cloudtasks_api import (
     find_method,
 )
 from google.api_core.exceptions import ResourceExhausted, ServiceUnavailable
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits, ManualClock, ServerAddressError
@@ -292,7 +293,7 @@ def test_a_fault_answers_with_the_text_of_its_error(
     assert str(refused.value) == recorded
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("remaining", "deadline"),
     [(9.999105, 10), (59.95, 60), (12.4999, 12.5), (0.2493, 0.25), (1e12, 1e9), (None, 1e9)],
 )
@@ -328,7 +329,7 @@ def test_a_deadline_is_at_most_30_seconds_ahead(
     assert re.match(text if far else "^OK$", answer), answer
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("routing", "found"),
     [
         (f"name={quote(NAMED, '')}", True),

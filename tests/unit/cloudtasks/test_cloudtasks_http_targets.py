@@ -10,6 +10,7 @@ import jwt
 import pytest
 from cloudtasks_api import LOCATION, MADE, ApiRefused, Call, GrpcApi, RestApi, refused
 from push_app import push_app, until
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator
@@ -106,7 +107,7 @@ class TestSettings:
         assert shown[0]["httpTarget"] == TARGET
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("target", "url", "expected"),
     [
         (HttpTarget(host="b.net"), "https://a.net:1/x?y", "https://b.net:1/x?y"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cloudtasks_api import LOCATION, MADE, PULL, PUSH, Call, GrpcApi, find_method, ids, refused
+from tables import each_row
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cloudtasks import texts
@@ -127,7 +128,7 @@ class TestGetQueue:
 
         assert message_class("v2beta2", "Queue").FromString(data).HasField("retry_config")
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("name", "text"),
         [
             ("projects/app/queues/pull", texts.QUEUE_NAME),
@@ -165,7 +166,7 @@ class TestGetQueue:
         known = {"Definition of task ID": is_task, "Definition of queue name": is_queue}
         assert links == [link for link, is_shown in known.items() if is_shown]
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("method", "field"),
         [
             *(("CreateQueue", "parent"), ("ListQueues", "parent"), ("ListTasks", "parent")),
@@ -197,7 +198,7 @@ class TestListQueues:
         assert "nextPageToken" not in last
         assert "nextPageToken" not in call("ListQueues", parent=LOCATION, pageSize=3)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("text", "found"),
         [
             ("name:pu", ["pull", "push"]),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cloudtasks_api import LOCATION, MADE, PULL, PUSH, RestApi, app_engine, http, refused
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator
@@ -293,11 +294,15 @@ for method, field, below in LOCATED:
         refuse(V2BETA2, method, ({field: name}, text))
 
 
-@pytest.mark.parametrize(
-    ("version", "method", "fields", "code", "text"),
-    CASES,
-    ids=[f"{version.name} {method}: {text}" for version, method, _, _, text in CASES],
-)
+@pytest.fixture(autouse=True)
+def _tasks(emulator: Emulator) -> None:
+    """Have a leased and an available task."""
+    emulator.queue("pull").add(name="held")
+    emulator.queue("pull").lease_tasks(60, 1)
+    emulator.queue("pull").add(name="one")
+
+
+@each_row(("version", "method", "fields", "code", "text"), CASES)
 def test_what_is_not_valid_is_refused_and_changes_nothing(
     emulator: Emulator,
     client: Client,
@@ -308,9 +313,6 @@ def test_what_is_not_valid_is_refused_and_changes_nothing(
     code: str,
     text: str,
 ) -> None:
-    emulator.queue("pull").add(name="held")
-    emulator.queue("pull").lease_tasks(60, 1)
-    emulator.queue("pull").add(name="one")
     before = emulator.export(), [queue.settings for queue in emulator.queues]
 
     with refused(code, text):

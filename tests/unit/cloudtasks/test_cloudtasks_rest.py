@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cloudtasks_api import LOCATION, PULL, PUSH, RestApi, refused
 from programs import completed
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator, PullQueueError
@@ -101,7 +102,7 @@ def test_masks_in_a_query_have_either_spelling(call: RestApi, query: str) -> Non
     assert set(call.send("GET", f"{PULL}?{query}")) == {"name", "retryConfig", "taskTtl"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("verb", "path", "text"),
     [
         *(
@@ -145,7 +146,7 @@ def test_firebase_calls_two_methods_without_a_version(client: Client, emulator: 
     assert emulator.queue("push").fetch_statistics().tasks == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "text"),
     [
         (0, "0s"),
@@ -196,7 +197,7 @@ def test_responses_are_indented_unless_pretty_print_is_false(client: Client) -> 
     assert client.get(f"{url}?prettyPrint=false").data.startswith(b'{"name":')
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("verb", "path", "code"),
     [
         ("GET", "", "NOT_FOUND"),

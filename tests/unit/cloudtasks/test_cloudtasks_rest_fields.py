@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from cloudtasks_api import PULL, ApiRefused, RestApi
+from tables import each_row
 
 from pullqueue.cloudtasks.errors import CloudTasksError
 from pullqueue.cloudtasks.messages import message_class
@@ -112,7 +113,7 @@ def violations(method: str, values: dict[str, Any], version: str = "v2") -> list
     return []
 
 
-@pytest.mark.parametrize(("field", "value", "problem"), VALUES)
+@each_row(("field", "value", "problem"), VALUES)
 def test_a_value_is_refused_as_by_the_front_end(
     field: str, value: Any, problem: str | None
 ) -> None:
@@ -129,7 +130,7 @@ def test_a_value_is_refused_as_by_the_front_end(
     assert found == ([] if problem is None else expected)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "field", "text"),
     [
         ({"body": "***"}, "body", '(TYPE_BYTES), Base64 decoding failed for "***"'),
@@ -265,7 +266,7 @@ END = "\n\n^"
 """What is shown of a body that ends too early."""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "sentence", "place"),
     [
         *((body, f"Unexpected end of string. Expected {each}", END) for body, each in ENDS.items()),

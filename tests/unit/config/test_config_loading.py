@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tables import each_row
 
 from pullqueue.config import load, loads
 from pullqueue.config.findings import InvalidQueueConfigError
@@ -101,7 +102,7 @@ def test_all_problems_are_raised_at_once() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "queue:\n- name: a\n",

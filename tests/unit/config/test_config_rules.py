@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from tables import each_row
 
 from pullqueue.config.findings import Finding, Severity
 from pullqueue.config.reader import parse
@@ -37,7 +38,7 @@ def test_java_reader_knows_fewer_keys() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "text", "in_sdk"),
     [
         ("push-key-on-pull", "queue:\n- name: a\n  mode: pull\n  rate: 5/s\n", Severity.WARNING),
@@ -57,7 +58,7 @@ def test_profiles_of_production_refuse_what_gcloud_refuses(
     assert [(f.rule, f.severity) for f in look(text, profile="sdk")] == [(rule, in_sdk)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "rules"),
     [
         ("name: {}", ["implicit-type"]),
@@ -102,7 +103,7 @@ PULL = "queue:\n- name: a\n  mode: pull\n  acl:"
 MAIL = "user_email: a@b.cd"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "queue:\n- name: [a]\n",
@@ -245,7 +246,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("name", FILES)
+@each_row("name", FILES)
 def test_hostile_file_has_one_clear_finding(name: str) -> None:
     data, rule = FILES[name]
     findings = check(data, file="queue.yaml", settings=Settings()).findings

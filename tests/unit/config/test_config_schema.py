@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
+from tables import each_row
 
 from pullqueue.config.schema import QUEUE, keys_at, published, queue_schema
 from pullqueue.config.settings import Settings
@@ -39,7 +40,7 @@ def parts(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
 PARTS = dict(parts(queue_schema()))
 
 
-@pytest.mark.parametrize("path", PARTS)
+@each_row("path", PARTS)
 def test_every_part_is_fit_for_editors(path: str) -> None:
     """Each key has a title and a description, each value an example, a default or a choice."""
     part = PARTS[path]
@@ -48,7 +49,7 @@ def test_every_part_is_fit_for_editors(path: str) -> None:
     assert part.keys() & {"properties", "items", "examples", "default", "enum"}
 
 
-@pytest.mark.parametrize("path", PARTS)
+@each_row("path", PARTS)
 def test_examples_and_defaults_conform(path: str) -> None:
     """What the schema shows as an example, or has as a default, is right by it."""
     part = PARTS[path]

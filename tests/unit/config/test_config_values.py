@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tables import each_row
 
 from pullqueue.config.document import Scalar, describe
 from pullqueue.config.shape import validator
@@ -98,7 +99,7 @@ def test_an_age_limit_is_cut_off_to_whole_seconds_and_fits_a_number() -> None:
     assert parse_storage_limit("9" * 5000) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "kind", "effective"),
     [
         ("mail", "str", "mail"),

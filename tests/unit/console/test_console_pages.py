@@ -11,6 +11,7 @@ from pathlib import Path
 import html5lib
 import pytest
 from console_client import ConsoleClient
+from tables import each_row
 
 from pullqueue import Emulator, HttpRequest, Limits, ManualClock, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
@@ -81,7 +82,7 @@ def state(console: ConsoleClient) -> ServerState:
     return console.state
 
 
-@pytest.mark.parametrize("page", PAGES)
+@each_row("page", PAGES)
 def test_a_page_is_well_formed_and_guarded(shown: ConsoleClient, page: str) -> None:
     """A strict parser finds no error, and labels have their fields. No script, style or picture is
     from elsewhere or in the page; it is in no frame, and not kept.

@@ -9,6 +9,7 @@ from datetime import datetime
 from importlib.resources import files
 
 import pytest
+from tables import each_row
 
 from pullqueue.clock import to_usec
 from pullqueue.console.charts import build_chart, build_overlay
@@ -165,7 +166,7 @@ def test_charts_draw_the_tasks_per_minute() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("age", "minutes"),
     [(14, "15"), (15, "60"), (59, "60"), (60, "1440"), (1439, "1440"), (1440, "43200")],
 )
@@ -209,7 +210,7 @@ def test_a_chart_of_queues_names_the_busiest() -> None:
     assert build_overlay({}, NOW_USEC) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("highest", "ceiling"), [(0, 2), (1, 2), (3, 4), (5, 10), (87, 100), (101, 200), (401, 1000)]
 )
 def test_the_axis_of_a_chart_ends_at_a_round_number(highest: int, ceiling: int) -> None:

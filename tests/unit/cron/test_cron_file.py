@@ -7,6 +7,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from tables import each_row
 
 from pullqueue import ConfigFileError, InvalidCronError, RetryParameters
 from pullqueue.clock import from_usec, to_usec
@@ -67,7 +68,7 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
     assert parse_cron(text) == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         (

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from itertools import product
 
 import pytest
+from tables import each_row
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
 from pullqueue.cron.file import CronJob, parse_cron
@@ -65,7 +66,7 @@ def documented_runs(job: CronJob, end_usec: int, limit: int | None, age: int | N
     return runs
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schedule", "days"),
     [
         ("every 1 minutes", 0.1),
@@ -97,7 +98,7 @@ def test_a_job_that_always_fails_keeps_its_schedule(schedule: str, days: float) 
         assert runs_of(job, end_usec) == documented_runs(job, end_usec, limit, age), given
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("retry", "expected"),
     [
         ({}, [0]),
@@ -154,8 +155,8 @@ def test_a_repetition_that_takes_past_the_next_run_leaves_it_out() -> None:
     assert (state.next_usec, state.attempts) == (first_usec + 2 * DAY, 0)
 
 
-@pytest.mark.parametrize("schedule", ["every 30 minutes", "every 1 hours synchronized"])
-@pytest.mark.parametrize("by", [60 * SECOND, DAY, 3650 * DAY])
+@each_row("schedule", ["every 30 minutes", "every 1 hours synchronized"])
+@each_row("by", [60 * SECOND, DAY, 3650 * DAY])
 def test_a_clock_that_went_back_delays_no_job(schedule: str, by: int) -> None:
     """The next run, or the repetition that is due before it, is as near as it was."""
     state = new_state(job_of(schedule, job_retry_limit=1, min_backoff_seconds=10))

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
+from tables import each_row
 
 from pullqueue.cron.schedule import next_time, parse_schedule
 
@@ -67,7 +68,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("schedule", "after", "expected"), CASES)
+@each_row(("schedule", "after", "expected"), CASES)
 def test_a_schedule_has_these_times(schedule: str, after: str, expected: list[str]) -> None:
     """One after the other; a time alone is one of the day of `after`."""
     found = datetime.fromisoformat(after).replace(tzinfo=UTC)
@@ -92,7 +93,7 @@ ZONES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("schedule", "after", "expected"), ZONES)
+@each_row(("schedule", "after", "expected"), ZONES)
 def test_times_of_the_day_are_those_of_the_time_zone(
     schedule: str, after: str, expected: list[str]
 ) -> None:
@@ -125,7 +126,7 @@ _CRONTAB = (
 _UNEVEN = "hours do not divide 24 hours evenly, as `synchronized` requires"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schedule", "message"),
     [
         ("*/5 * * * *", _CRONTAB),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tables import each_row
 
 from pullqueue import (
     Emulator,
@@ -26,7 +27,7 @@ def queue() -> Queue:
     return Emulator(QueueConfig(queues=(QueueSettings(name="web"),))).queue("web")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "request_",
     [
         HttpRequest("/"),
@@ -43,7 +44,7 @@ def test_valid_requests_are_stored_as_given(queue: Queue, request_: HttpRequest)
     assert queue.add(request=request_).request == request_
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "message"),
     [
         (

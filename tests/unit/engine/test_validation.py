@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from tables import each_row
 
 from pullqueue import (
     DuplicateTaskNameError,
@@ -39,7 +40,7 @@ def checked(**fields: Any) -> NewTask:
     return new
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "error", "message"),
     [
         ({"payload": 5}, InvalidTaskError, "payload is of type int: it must be bytes or text"),
@@ -135,9 +136,7 @@ def test_a_lease_of_0_seconds_to_a_week_is_converted_to_microseconds(
     assert validation.check_lease_seconds(seconds, LIMITS, to_usec(NOW)) == usec
 
 
-@pytest.mark.parametrize(
-    "seconds", [-1, 604_800.000001, float("nan"), float("inf"), "5", None, True]
-)
+@each_row("seconds", [-1, 604_800.000001, float("nan"), float("inf"), "5", None, True])
 def test_a_lease_of_another_length_is_refused_with_the_range(seconds: object) -> None:
     text = f"lease_seconds is {quoted(seconds)}: it must be a number of seconds from 0 to 604800"
     with pytest.raises(InvalidLeaseTimeError, match=re.escape(text)):
@@ -154,13 +153,13 @@ def test_a_lease_may_end_at_the_last_time_of_a_datetime() -> None:
         validation.check_lease_seconds(1, LIMITS, last - 999_999)
 
 
-@pytest.mark.parametrize("count", [0, -1, 1001, 1.0, "1", None, True])
+@each_row("count", [0, -1, 1001, 1.0, "1", None, True])
 def test_a_number_of_tasks_outside_1_to_1000_is_refused(count: object) -> None:
     with pytest.raises(InvalidMaxTasksError, match="it must be an integer from 1 to 1000"):
         validation.check_max_tasks(count, LIMITS)
 
 
-@pytest.mark.parametrize("count", [-1, 2**63, 1.0, "1", None, True])
+@each_row("count", [-1, 2**63, 1.0, "1", None, True])
 def test_a_number_of_tasks_to_list_is_one_that_there_can_be(count: object) -> None:
     text = r"limit is .*: it must be an integer, 0 or more"
     with pytest.raises(InvalidMaxTasksError, match=text):

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from linting import run_pullqueue, write
 from programs import completed, program
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator, ManualClock
@@ -365,7 +366,7 @@ def test_a_file_that_loses_nothing_is_converted_with_status_0(tmp_path: Path) ->
         assert done.stdout == converted(QUEUE_YAML, to, Place())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "status", "message"),
     [
         (["--to", "json", "bad.yaml"], 1, "QY301 push-key-on-pull"),

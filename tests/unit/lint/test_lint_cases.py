@@ -16,6 +16,7 @@ from typing import get_args
 import pytest
 from lint_agreement import errors_of, refused_for, schema_agrees
 from linting import run_pullqueue, write
+from tables import each_row
 
 from pullqueue.lint.deployment import FIELDS
 from pullqueue.lint.plan import Action
@@ -95,7 +96,7 @@ def test_nothing_is_kept_of_cases_that_are_gone() -> None:
     assert kept <= {case.stem for case in FILES}
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@each_row("name", FORMATS)
 def test_every_format_writes_the_findings_as_they_are_kept(name: str) -> None:
     report = RunReport([_lint(CASES / f"{case}.yaml") for case in SHOWN])
     project = metadata("pullqueue")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tables import each_row
 
 from pullqueue.config.findings import Severity
 from pullqueue.config.settings import Settings
@@ -72,7 +72,7 @@ EDGES += [
 ]
 
 
-@pytest.mark.parametrize(("rule", "permitted", "refused"), EDGES, ids=[e[0] for e in EDGES])
+@each_row(("rule", "permitted", "refused"), EDGES)
 def test_a_rule_permits_what_is_at_its_limit_and_nothing_past_it(
     rule: str, permitted: str, refused: str
 ) -> None:

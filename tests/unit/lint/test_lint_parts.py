@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tables import each_row
 
 from pullqueue.cli._linter import run
 from pullqueue.config.document import Source
@@ -100,8 +101,8 @@ def test_fix_that_would_make_things_worse_is_left_out(rate: str, left: str, appl
     assert fixed.applied == applied
 
 
-@pytest.mark.parametrize("after", ["", "\r\n", "\n# end", "\n\n- {name: b, rate: 5/s}\n"])
-@pytest.mark.parametrize("style", ["|", ">", ">-", "|+"])
+@each_row("after", ["", "\r\n", "\n# end", "\n\n- {name: b, rate: 5/s}\n"])
+@each_row("style", ["|", ">", ">-", "|+"])
 def test_what_follows_a_block_scalar_stays(style: str, after: str) -> None:
     text = "queue:\n- name: a\n  rate: "
     fixed = fix_text(f"{text}{style}\n    5/min{after}", _check, unsafe=True)
@@ -219,7 +220,7 @@ def test_watching_checks_again_after_each_change(
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "message"),
     [
         (b"queue:", "not XML: "),
@@ -329,7 +330,7 @@ def test_queue_xml_is_kept_as_far_as_it_goes() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limit", "written"),
     [
         ("120M", "120M"),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from linting import committed, run_pullqueue, write
+from tables import each_row
 
 from pullqueue.config import loads
 from pullqueue.config.view import View
@@ -93,7 +94,7 @@ def test_a_rate_is_shown_as_it_is_written_and_per_second() -> None:
     assert [tuple(change) for change in plan.changes] == [("rate", "5/s", "1800000/h (500/s)")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rate", "mode", "actions", "runs"),
     [
         ("1/s", "", ("create",), False),
@@ -116,7 +117,7 @@ def test_a_new_queue_with_rate_0_is_paused_only_if_its_mode_is_written(
     assert any(note.startswith("not paused") for note in plan.notes) is runs
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("state", "rate", "resume", "actions", "stays"),
     [
         ("RUNNING", "5/s", "true", (), False),
@@ -217,7 +218,7 @@ def test_what_convert_writes_changes_nothing_if_it_is_deployed(queues: list[Any]
     assert make_plan(view, deployed_queues(loads(text))).has_changes is False
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("", "not a JSON array of queues: write it with `gcloud beta tasks queues list"),
@@ -323,7 +324,7 @@ def test_a_comment_is_a_table_with_the_queues_that_change(folder: Path, output_f
     assert lines[-1] == "**Plan**: 1 to resume, 1 with another mode, 1 unchanged."
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "status", "message"),
     [
         ([], 3, "pass --deployed JSON or --against REV|FILE, one of them"),
@@ -394,8 +395,8 @@ def test_the_repair_of_an_invalid_file_is_not_compared(folder: Path) -> None:
         assert "not compared with" in done.stdout
 
 
-@pytest.mark.parametrize("output_format", ["github", "gitlab"])
-@pytest.mark.parametrize(
+@each_row("output_format", ["github", "gitlab"])
+@each_row(
     ("name", "shown"),
     [
         ("queue.yaml", "`queue.yaml`"),

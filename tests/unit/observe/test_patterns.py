@@ -7,6 +7,7 @@ from string import ascii_lowercase
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tables import each_row
 
 from pullqueue.observe.patterns import find_pattern, pattern_of
 from pullqueue.tasks import AttemptRecord, Task
@@ -25,7 +26,7 @@ VARIABLE = st.one_of(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "pattern"),
     [
         ("order 17 not found", "order … not found"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from tables import each_row
 
 from pullqueue.config.model import QueueSettings
 from pullqueue.push.addresses import PushAddresses
@@ -15,7 +16,7 @@ ADD = "run `pullqueue push-to"
 TASK = Task(0, 1, 0, "t", "web", b"", None, 0, 5)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("option", "shown"),
     [
         (DEFAULT, DEFAULT),
@@ -36,7 +37,7 @@ USE = "use [TARGET=]URL, such as http://localhost:8080 or worker=http://localhos
 NAME = "use the name of a service, such as worker, or an origin, such as https://api.example.com"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "message"),
     [
         *(
@@ -91,7 +92,7 @@ def test_an_option_that_is_not_valid_changes_nothing(options: list[str], message
     assert str(addresses) == DEFAULT
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "url", "target", "found"),
     [
         ([], "/mail", None, f"{ADD} http://localhost:8080`"),
@@ -171,7 +172,7 @@ def test_nothing_is_sent_to_this_machine_until_the_app_listens() -> None:
     assert not addresses
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "target", "kept"),
     [
         ([], None, f"kept, not delivered: {ADD} http://localhost:8080`"),

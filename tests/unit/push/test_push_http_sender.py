@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from push_app import push_app, until
+from tables import each_row
 
 from pullqueue.address import SplitUrl, split_url
 from pullqueue.push import http_sender
@@ -232,7 +233,7 @@ def test_a_kept_connection_that_the_server_closed_is_replaced(sender: HttpSender
         assert send(sender, PUSH, url).status == 201
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "reason"),
     [
         (answer(b""), "connection lost: the app closed it without a response"),
@@ -304,7 +305,7 @@ def test_an_endless_response_is_read_up_to_a_limit(sender: HttpSender) -> None:
         assert send(sender, PUSH, url) == PushResponse(200, b"x" * 4096)
 
 
-@pytest.mark.parametrize("size", [b"-1", b"-2", b"0x10", b"1_0", b"+5", b"f" * 30])
+@each_row("size", [b"-1", b"-2", b"0x10", b"1_0", b"+5", b"f" * 30])
 def test_a_chunk_size_that_is_not_hexadecimal_ends_the_body(
     sender: HttpSender, size: bytes
 ) -> None:

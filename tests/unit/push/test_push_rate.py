@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import each_row
 
 from pullqueue.config.model import QueueSettings, Rate
 from pullqueue.engine.events import EventKind, Operation
@@ -54,7 +55,7 @@ def starts(bucket: TokenBucket, now_usec: int) -> int:
     return count
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("queue", "seconds", "expected"),
     [
         (settings(), (0, 0.1, 0.2, 0.3, 0.4, 2), [5, 0, 1, 0, 1, 5]),
@@ -128,7 +129,7 @@ def test_status_503_slows_a_queue(rate: float, rates: list[float]) -> None:
         assert bucket.rate == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "app_engine_rate", "http_rate"),
     [
         (None, 10, 10),

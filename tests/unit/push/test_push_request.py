@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tables import each_row
 
 from pullqueue.config.model import HttpTarget, QueueSettings
 from pullqueue.push.http_target import describe_target
@@ -145,7 +146,7 @@ def test_a_queue_that_overrides_the_method_leaves_out_the_body(
     assert request.headers.get("Content-Length") == ("1" if body else None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "status", "response", "reason"),
     [
         ("/mail", 503, "503", "App Error"),
@@ -187,7 +188,7 @@ def test_an_attempt_that_a_crash_ended_is_a_retry_without_a_response() -> None:
     assert headers["X-AppEngine-TaskRetryReason"] == "Instance Unavailable"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "Host",
@@ -207,7 +208,7 @@ def test_an_attempt_that_a_crash_ended_is_a_retry_without_a_response() -> None:
         "Transfer_Encoding",
     ],
 )
-@pytest.mark.parametrize("url", ["/mail", URL])
+@each_row("url", ["/mail", URL])
 def test_headers_that_users_cannot_set_are_dropped(url: str, name: str) -> None:
     others = (("X-A", "1"),)
     forged = headers_of(HttpRequest(url, headers=((name, "forged"), *others)))
@@ -305,7 +306,7 @@ def test_a_path_keeps_its_query_and_no_fragment(url: str, expected: str) -> None
     assert push_request(task, SETTINGS).path == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "summary"),
     [
         (b"", None),
@@ -439,7 +440,7 @@ class TestRedirects:
         assert (response.status, len(sent)) == (302, 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("target", "text"),
     [
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import each_row
 
 from pullqueue.config.model import QueueSettings
 from pullqueue.errors import InvalidTaskError
@@ -99,7 +100,7 @@ def test_pauses_never_exceed_the_maximum(
     assert pause <= backoff_seconds(failures + 1, retry)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("retry_limit", "age_limit", "failures", "age", "expected"),
     [
         (None, None, 10**6, 10**9, True),
@@ -126,7 +127,7 @@ def test_both_limits_must_be_passed(
     assert may_retry(failures, age, retry) is expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limit", "age_limit", "finished", "started", "age", "is_attempted"),
     [
         # Nothing was interrupted, or one attempt: it is attempted again, whatever the limit.
@@ -200,7 +201,7 @@ def test_an_attempt_keeps_the_start_of_the_first_one_and_when_it_was_scheduled()
     assert second == AttemptRecord(first_usec=9, schedule_usec=20, dispatched_usec=21)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "pause"),
     [(199, 0.1), (200, None), (299, None), (302, 0.1), (404, 0.1), (503, 0.1), (None, 0.1)],
 )
@@ -211,7 +212,7 @@ def test_only_2xx_is_a_success(status: int | None, pause: float | None) -> None:
     assert (attempts.succeeded, found) == (pause is None, pause)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "status", "executions", "responses"),
     [
         ("/mail", 503, 1, 1),
@@ -251,7 +252,7 @@ def test_the_pause_after_an_attempt_by_call_begins_at_the_call(seconds: int, pau
     assert (found, other) == (pause, 10)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("retry_after", "pause"),
     [
         ("4", 4),

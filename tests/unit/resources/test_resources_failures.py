@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from control_client import ControlClient
+from tables import each_row
 
 from pullqueue import (
     AttemptRecord,
@@ -197,7 +198,7 @@ def many(emulator: Emulator) -> Emulator:
     return emulator
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "found"),
     [
         ("", [(10, "ValueError: image … of … is CMYK"), (2, "timeout after … s")]),
@@ -322,7 +323,7 @@ def test_an_exhausted_task_is_requeued_with_changes(
     assert text == f"requeued task {task.name} of queue {queue.name}{changed}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "changes", "message"),
     [
         (OF_PULL, {"request": {"url": "/x"}}, 'task "leased" of queue "pull" is a pull task'),

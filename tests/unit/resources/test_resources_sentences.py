@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scenes import KINDS, Step, scene, steps_of
 from sentences import SPECIFICATION, check_advice, check_queue
 from stores import LONG
+from tables import each_row
 
 from pullqueue.resources.queues import get_queue
 from pullqueue.runtime.causes import CAUSES
@@ -176,7 +177,7 @@ SCENES = [
 """What was done, the queue, and the causes of its sentence."""
 
 
-@pytest.mark.parametrize(("script", "name", "reasons"), SCENES)
+@each_row(("script", "name", "reasons"), SCENES)
 def test_a_sentence_has_the_causes_of_what_was_done(script: str, name: str, reasons: str) -> None:
     """One scene for each cause that a running server can have; and each is true."""
     with scene(CONFIG, threads=THREADS) as played:

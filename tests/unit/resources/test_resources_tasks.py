@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 from control_client import ControlClient
+from tables import each_row
 
 from pullqueue import Emulator, ManualClock, NewTask
 from pullqueue.engine.attempts import finish_attempt, start_attempt
@@ -104,7 +105,7 @@ def test_tasks_are_added_with_every_field(control: ControlClient, emulator: Emul
     assert emulator.queue("pull").get_task("a").payload == "käse".encode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("task", "message"),
     [
         ({"payload": "a", "payload_base64": "YQ=="}, "task 1 has both payload and payload_base64"),
@@ -171,7 +172,7 @@ def test_tasks_are_filtered_sorted_and_paged(control: ControlClient, emulator: E
     check("sort=added&state=scheduled", "", 0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "message"),
     [
         (f"{TASKS}?limit=0", "limit is not valid: Expected `int` >= 1"),

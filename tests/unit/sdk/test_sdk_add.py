@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sdk_calls import call, pull
+from tables import each_row
 
 from pullqueue import ManualClock
 from pullqueue.sdk.deferred import deferred
@@ -66,7 +67,7 @@ def test_a_batch_with_an_invalid_task_adds_nothing(caplog: pytest.LogCaptureFixt
     assert taskqueue.Queue("pull").fetch_statistics().tasks == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("adds", "code", "text"),
     [
         ([{"tag": b"\xff"}], 27, r'tag is "\xff": use text in UTF-8'),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from freezegun import freeze_time
 from sdk_calls import call, pull
+from tables import each_row
 
 from pullqueue import Emulator, EventKind, InvalidTaskNameError, ManualClock, SystemClock
 from pullqueue.clock import from_usec, to_usec
@@ -39,7 +40,7 @@ class TestTime:
         clock.advance(0.000001)
         assert payloads(queue.lease_tasks(60, 10)) == [b"later"]
 
-    @pytest.mark.parametrize(
+    @each_row(
         "clock", [ManualClock(YEAR_2045 + dt.timedelta(microseconds=n)) for n in range(0, 400, 37)]
     )
     def test_leases_are_exact_in_2045(self, clock: ManualClock) -> None:

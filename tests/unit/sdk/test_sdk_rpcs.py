@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sdk_calls import ndb, testbed
+from tables import each_row
 
 from pullqueue.sdk.rpcs import ServiceCall, drop_requests, intercepted
 from pullqueue.testing import WorkerKilled
@@ -47,7 +48,7 @@ def set_in_memcache() -> None:
 
 
 @with_sdk
-@pytest.mark.parametrize(
+@each_row(
     ("act", "expected"),
     [
         (lambda: Note().put(), ["datastore_v3.Put 1 entity of kind Note"]),

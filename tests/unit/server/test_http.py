@@ -20,6 +20,7 @@ import time_machine
 from flask import Response
 from freezegun import freeze_time
 from plain_http import QUEUE, ask, exchange
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator, ServerAddressError
@@ -134,7 +135,7 @@ class TestConnections:
 class TestInvalidRequests:
     """What is not valid HTTP is refused by waitress, in plain text, and the connection closed."""
 
-    @pytest.mark.parametrize(
+    @each_row(
         "sent",
         [
             b"GARBAGE\r\n\r\n",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import requests
+from tables import each_row
 
 from pullqueue import Emulator, Queue
 from pullqueue.server.lifecycle import Server
@@ -41,7 +42,7 @@ def send(
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "host",
     [
         *("localhost:8124", "LOCALHOST", "127.0.0.1", "10.1.2.3:80", "[::1]:8124"),
@@ -52,7 +53,7 @@ def test_names_that_are_answered(server: Server, host: str) -> None:
     assert send(server, "GET", "/_emulator/health", Host=host).status_code == 200
 
 
-@pytest.mark.parametrize(
+@each_row(
     "host",
     [
         *("notlocalhost", "localhost.evil.example:8124", "127.0.0.1.evil.example", "a:b:c", "x y"),
@@ -72,7 +73,7 @@ def test_names_of_others_are_refused(server: Server, host: str) -> None:
         assert "start the server with --allow-host NAME" in reply.text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("verb", "path", "body"),
     [
         ("POST", TASKS, '{"queueName": "q", "payloadBase64": ""}'),
@@ -136,7 +137,7 @@ def test_a_form_that_is_too_large_is_refused(server: Server) -> None:
     assert "details" not in response.json()["error"]
 
 
-@pytest.mark.parametrize("path", [*ROUTES, "/missing"])
+@each_row("path", [*ROUTES, "/missing"])
 def test_other_sites_can_read_no_answer(server: Server, path: str) -> None:
     for verb in ("GET", "OPTIONS"):
         headers = send(server, verb, path, Origin=EVIL, Access_Control_Request_Method="PUT").headers

@@ -12,6 +12,7 @@ import requests
 from cloudtasks_api import ApiRefused, GrpcApi, HttpClient, RestApi
 from control_client import ControlClient
 from push_app import PushApp, push_app, until
+from tables import each_row
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cloudtasks.versions import V2
@@ -193,7 +194,7 @@ def test_each_call_of_a_batch_is_answered_from_its_project(
     assert "mine" not in batch_of(server, "other").text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "status", "message"),
     [
         ({"name": "my-app"}, 409, 'project "my-app" exists: delete it first, or use another name'),

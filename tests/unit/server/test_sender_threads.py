@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 from push_app import until
+from tables import each_row
 
 from pullqueue.runtime import sender_threads
 from pullqueue.runtime.sender_threads import SenderThreads
@@ -40,9 +41,7 @@ def busy(senders: SenderThreads, jobs: dict[str, int]) -> Iterator[None]:
     end.set()
 
 
-@pytest.mark.parametrize(
-    ("projects", "share"), [(0, 64), (1, 64), (8, 64), (9, 56), (16, 32), (100, 5), (600, 1)]
-)
+@each_row(("projects", "share"), [(0, 64), (1, 64), (8, 64), (9, 56), (16, 32), (100, 5), (600, 1)])
 def test_the_share_of_a_project_follows_how_many_send(projects: int, share: int) -> None:
     senders = SenderThreads()
 

@@ -21,6 +21,7 @@ from executing import forked_python
 from programs import completed
 from served import free_port
 from services_client import APP, Client, RefusedError, datastore_pb, memcache
+from tables import each_row
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.api.errors import ApiError
@@ -140,7 +141,7 @@ def test_only_the_named_services_are_answered(serve: Serve) -> None:
         client.call("blobstore", "CreateUploadURL", asked, memcache.MemcacheGetResponse())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("service", "method", "request_", "problem"),
     [
         ("memcache", "Nothing", b"", 'the service "memcache" has no call "Nothing"'),

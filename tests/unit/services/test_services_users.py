@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import requests
+from tables import each_row
 
 from pullqueue.observe.users import User, parse_user
 from pullqueue.sdk.startup.front_end import APP_HOST, FrontEnd
@@ -83,7 +84,7 @@ class TestLoginPage:
         nobody = requests.get(f"{url}/_ah/logout", allow_redirects=False, timeout=60)
         assert (nobody.status_code, nobody.headers["Location"]) == (303, "/")
 
-    @pytest.mark.parametrize(
+    @each_row(
         "email",
         ["", "me", "@example.com", "me@", "a@b@c", "a b@example.com", "a:b@example.com", "é@é",
          f"{'a' * 246}@test.com",
@@ -100,7 +101,7 @@ class TestLoginPage:
         assert "Set-Cookie" not in response.headers
         assert known(url) == []
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("page", "expected"),
         [
             ("", "/"),
@@ -178,7 +179,7 @@ def seen_by_the_app(sent: dict[str, str]) -> dict[str, str]:
     return {k.removeprefix("HTTP_"): v for k, v in seen.items() if k.startswith("HTTP_")}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("default", "sent", "named"),
     [
         ("", {}, {}),

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from programs import completed
+from tables import each_row
 
 from pullqueue import Emulator, StoreError, stores
 from pullqueue.engine.memory.store import MemoryStore
@@ -70,7 +71,7 @@ def test_nothing_is_imported_before_it_is_needed() -> None:
     assert not {"sqlite3", "psycopg"} & {*run.stdout.split()}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "postgres://user:secret@host/db",

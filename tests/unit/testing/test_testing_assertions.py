@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tables import each_row
 
 from pullqueue import Emulator, InvalidQueueModeError, ManualClock, Queue
 from pullqueue.tasks import HttpRequest
@@ -160,7 +161,7 @@ def test_two_tasks_that_had_one_name_in_turn_are_two(
     assert_added(queue, name="one", count=2)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expected", "payload", "equal"),
     [
         ({"a": 1, "b": [1, 2]}, b'{"b": [1, 2],\n "a": 1}', True),
@@ -284,7 +285,7 @@ expected at least one task with url="/male", method="PUT", params={'to': 'bob'} 
             assert_added(emulator.queue(name), **wanted)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "helper",
     [
         *(assert_empty, assert_available, assert_leased, assert_exhausted, assert_added),

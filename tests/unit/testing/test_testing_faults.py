@@ -19,6 +19,7 @@ from google.api_core.exceptions import (
     ServiceUnavailable,
     Unauthorized,
 )
+from tables import each_row
 
 from pullqueue import (
     ClockError,
@@ -83,7 +84,7 @@ def faults(emulator: Emulator) -> Faults:
     return Faults(emulator)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("when", "marks"),
     [
         ({}, "xxxxxx"),
@@ -98,9 +99,8 @@ def faults(emulator: Emulator) -> Faults:
 def test_after_every_times_and_queues_narrow_a_fault(
     faults: Faults, queue: Queue, when: dict[str, object], marks: str
 ) -> None:
-    faults.fail("lease_tasks", TransientError, **when)  # type: ignore[arg-type]
-
-    assert outcomes(queue, 6) == marks
+    with faults.fail("lease_tasks", TransientError, **when):  # type: ignore[arg-type]
+        assert outcomes(queue, 6) == marks
 
 
 def test_the_queues_of_a_fault_are_queues_or_their_names(faults: Faults, limited: Queue) -> None:
@@ -206,7 +206,7 @@ def test_a_call_whose_answer_is_lost_is_done(faults: Faults, queue: Queue) -> No
     assert_available(queue, 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "raised", "message"),
     [
         (InternalError("the disk is full"), InternalError, "^the disk is full$"),
@@ -232,9 +232,7 @@ def test_a_call_whose_answer_is_lost_is_done(faults: Faults, queue: Queue) -> No
 def test_an_error_can_be_named_as_each_interface_knows_it(
     faults: Faults, queue: Queue, given: Any, raised: type[Exception], message: str
 ) -> None:
-    faults.fail("purge", given)
-
-    with pytest.raises(raised, match=message) as caught:
+    with faults.fail("purge", given), pytest.raises(raised, match=message) as caught:
         queue.purge()
 
     assert caught.type is raised
@@ -445,7 +443,7 @@ def latency(by: Any) -> Callable[[Faults], object]:
 NOT_AN_ERROR = " is not an error of pullqueue or of .* such as pullqueue\\."
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("set_fault", "error", "message"),
     [
         (fail("work"), ValueError, 'there is no call "work": use one of add, lease_tasks, '),

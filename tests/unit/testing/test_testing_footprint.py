@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import each_row
 
 from pullqueue import Emulator, NewTask, Queue
 from pullqueue.engine.interceptors import QueueCall
@@ -86,7 +87,7 @@ def footprint(emulator: Emulator) -> Iterator[Callable[[str, str], Footprint]]:
         yield of
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("queue", "name", "other", "conflict"),
     [
         ("pushed", "add a", "add b", False),
@@ -116,7 +117,7 @@ def test_which_calls_to_one_queue_can_influence_each_other(
     assert one.conflicts_with(two) == two.conflicts_with(one) == conflict
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each_row("name", CALLS)
 def test_calls_to_two_queues_influence_each_other_only_by_generated_names(
     footprint: Callable[[str, str], Footprint], name: str
 ) -> None:
