@@ -10,18 +10,11 @@ from typing import Final
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullqueue import config as queue_yaml
-from pullqueue.cloudtasks import texts
+from pullqueue.cloudtasks import messages, texts
 from pullqueue.cloudtasks.access import check_permission, find_changed_queues
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid, invalid_field
-from pullqueue.cloudtasks.messages import (
-    Empty,
-    Message,
-    encode_page_token,
-    has,
-    parse_mask,
-    parse_page,
-)
+from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.methods import QUEUE
 from pullqueue.cloudtasks.queue_messages import build_queue_message, read_queue_settings
 from pullqueue.config.findings import InvalidQueueConfigError
@@ -46,7 +39,7 @@ _FILTER: Final = re.compile(r"(\w+)\s*([=:])\s*(\"[^\"]*\"|[^\s\"]+)")
 
 def list_queues(call: Call) -> Message:
     """ListQueues: a page of the queues of a location, in the order of their names."""
-    size, start = parse_page(call.request, _POSITION, most=_MAX_LISTED)
+    size, start = messages.parse_page(call.request, _POSITION, most=_MAX_LISTED)
     after = start[0] if start else ""
     passes = _queue_filter(call.request.filter)
     paths = _read_paths(call)
@@ -62,7 +55,7 @@ def list_queues(call: Call) -> Message:
     response = call.message("ListQueuesResponse")
     response.queues.extend(build_queue_message(call, queue, paths) for queue in queues[:size])
     if len(queues) > size:
-        response.next_page_token = encode_page_token(queue_id(queues[size - 1].name))
+        response.next_page_token = messages.encode_page_token(queue_id(queues[size - 1].name))
     return response
 
 
@@ -80,7 +73,7 @@ def create_queue(call: Call) -> Message:
 def update_queue(call: Call) -> Message:
     """UpdateQueue: change the fields of the mask, or all; a queue that is missing is created."""
     request = call.request
-    paths = parse_mask(request.update_mask, request.queue.DESCRIPTOR, "update_mask")
+    paths = messages.parse_mask(request.update_mask, request.queue.DESCRIPTOR, "update_mask")
     try:
         queue = call.queue
     except UnknownQueueError:
@@ -96,7 +89,7 @@ def update_queue(call: Call) -> Message:
 def delete_queue(call: Call) -> Message:
     """DeleteQueue: delete a queue and its tasks."""
     call.emulator.delete_queue(call.queue.name)
-    return Empty()
+    return messages.Empty()
 
 
 def pause_queue(call: Call) -> Message:
@@ -123,7 +116,7 @@ def upload_queue_yaml(call: Call) -> Message:
         resource = f"{call.name}/queues/{queue.name}"
         check_permission(queue, call.caller, call.method.permission, resource=resource)
     call.emulator.reconfigure(config, disable_created=file is None or not file.keep_created)
-    return Empty()
+    return messages.Empty()
 
 
 def purge_queue(call: Call) -> Message:
@@ -172,9 +165,9 @@ def _is_unused(queue: Queue) -> bool:
 
 def _read_mode(message: Message) -> QueueMode:
     """Return the mode of a new queue, for which each version has a field of its own."""
-    if has(message, "type_"):
+    if messages.has(message, "type_"):
         return QueueMode.PULL if message.type_ == message.PULL else QueueMode.PUSH
-    if not has(message, "pull_target"):
+    if not messages.has(message, "pull_target"):
         return QueueMode.PUSH
     mode = _TARGETS.get(message.WhichOneof("target_type"))
     if mode is None:
@@ -185,9 +178,11 @@ def _read_mode(message: Message) -> QueueMode:
 
 
 def _read_paths(call: Call) -> list[str] | None:
-    if not has(call.request, "read_mask") or not call.request.HasField("read_mask"):
+    if not messages.has(call.request, "read_mask") or not call.request.HasField("read_mask"):
         return None
-    return parse_mask(call.request.read_mask, call.message("Queue").DESCRIPTOR, "read_mask")
+    return messages.parse_mask(
+        call.request.read_mask, call.message("Queue").DESCRIPTOR, "read_mask"
+    )
 
 
 def _queue_filter(text: str) -> Callable[[Queue], bool]:

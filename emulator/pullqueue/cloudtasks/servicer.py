@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from pullqueue.api.auth import Authorizer
 from pullqueue.api.resources import Project
-from pullqueue.cloudtasks import access, batches, locations, queues, tasks, texts
+from pullqueue.cloudtasks import access, batches, errors, locations, queues, tasks, texts
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import (
-    CloudTasksError,
-    as_service_error,
-    invalid_field,
-    permission_denied,
-)
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.versions import VERSIONS
@@ -78,16 +72,16 @@ class Servicer:
         try:
             return self._call(method, request, caller)
         except UnknownQueueError as error:
-            refused = as_service_error(error)
+            refused = errors.as_service_error(error)
             if method.name == "DeleteQueue":
-                refused = CloudTasksError(
+                refused = errors.CloudTasksError(
                     texts.NOT_FOUND, rpc_code="NOT_FOUND", advice=refused.explanation
                 )
         except PullQueueError as error:
-            refused = as_service_error(error)
+            refused = errors.as_service_error(error)
         except Exception as error:
             _log.error("%s failed because of a bug in the emulator", method.name, exc_info=error)
-            raise CloudTasksError(
+            raise errors.CloudTasksError(
                 "the emulator failed: see its log", rpc_code="INTERNAL"
             ) from error
         self._log(method, refused)
@@ -102,7 +96,7 @@ class Servicer:
         self._state.wake()
         return response
 
-    def _log(self, method: Method, refused: CloudTasksError) -> None:
+    def _log(self, method: Method, refused: errors.CloudTasksError) -> None:
         """Log an error, once: a client may show only the text of production, or nothing.
 
         Apps expect some errors; those are in the request log only.
@@ -125,11 +119,11 @@ class Servicer:
     def _find_resource(self, method: Method, request: Message) -> ResourceName:
         text = method.read_resource(request)
         if not text:
-            raise invalid_field(method.field, "is missing")
+            raise errors.invalid_field(method.field, "is missing")
         name = ResourceName.parse(text, method.resource or "<project>", field=method.field)
         served, location = self._state.emulator.project, self._state.emulator.location
         if served is not None and Project.of(name.project).app_id != Project.of(served).app_id:
             advice = f'project "{name.project}" is not served here, only "{served}"'
-            raise permission_denied(name.project, advice=advice)
+            raise errors.permission_denied(name.project, advice=advice)
         locations.check_location(name, text, method.field, location)
         return name

@@ -14,21 +14,12 @@ from google.rpc import code_pb2
 from pullqueue.address import split_url
 from pullqueue.api.errors import LOCALE
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec
-from pullqueue.cloudtasks import texts
+from pullqueue.cloudtasks import messages, texts
 from pullqueue.cloudtasks.access import check_service_account
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid, invalid_field
 from pullqueue.cloudtasks.http_target_messages import read_token, write_token
-from pullqueue.cloudtasks.messages import (
-    BASIC,
-    FULL,
-    Message,
-    has,
-    message_class,
-    read_method,
-    write_method,
-    write_time,
-)
+from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.methods import TASK
 from pullqueue.cloudtasks.queue_messages import read_target, write_routing
 from pullqueue.cloudtasks.retry_messages import read_retry, write_retry
@@ -112,7 +103,7 @@ def _check_size(
         return
     now_usec = queue.now_usec()
     stored = call.message("Task")
-    full = replace(call, request=call.message("CreateTaskRequest", response_view=FULL))
+    full = replace(call, request=call.message("CreateTaskRequest", response_view=messages.FULL))
     shown = Task(
         eta_usec=now_usec if new.eta_usec is None else new.eta_usec,
         sequence=0,
@@ -130,7 +121,7 @@ def _check_size(
     if stored.HasField("app_engine_http_request"):
         routing = stored.app_engine_http_request.app_engine_routing
         routing.CopyFrom(type(routing)(host=routing.host))
-        if has(stored, "dispatch_deadline") and not task.HasField("dispatch_deadline"):
+        if messages.has(stored, "dispatch_deadline") and not task.HasField("dispatch_deadline"):
             stored.ClearField("dispatch_deadline")
     size = stored.ByteSize()
     if size > most:
@@ -191,11 +182,11 @@ def write_tasks(call: Call, tasks: Iterable[Task], add: Callable[[], Message]) -
     Messages that are built on their own and copied into a response take half as long again.
     """
     queue = str(call.name._replace(task=""))
-    full = getattr(call.request, "response_view", BASIC) == FULL
+    full = getattr(call.request, "response_view", messages.BASIC) == messages.FULL
     for task in tasks:
         message = add()
         message.name = f"{queue}/tasks/{task.name}"
-        message.view = FULL if full else BASIC
+        message.view = messages.FULL if full else messages.BASIC
         eta_usec = task.eta_usec
         if task.request is None:
             _write_pull_message(call, message, task, full=full)
@@ -203,7 +194,7 @@ def write_tasks(call: Call, tasks: Iterable[Task], add: Callable[[], Message]) -
             _write_request(call, message, task, task.request)
             eta_usec = _write_attempts(call, message, task, task.attempts)
         message.create_time.seconds = task.enqueued_usec // USEC_PER_SECOND
-        write_time(message.schedule_time, eta_usec)
+        messages.write_time(message.schedule_time, eta_usec)
 
 
 def _push_request(call: Call, queue: Queue, task: Message) -> tuple[bytes, HttpRequest]:
@@ -215,7 +206,7 @@ def _push_request(call: Call, queue: Queue, task: Message) -> tuple[bytes, HttpR
         )
     read = _http_request if task.HasField("http_request") else _app_engine_request
     body, request = read(call, task)
-    if has(task, "retry_config") and task.HasField("retry_config"):
+    if messages.has(task, "retry_config") and task.HasField("retry_config"):
         request = request._replace(retry=read_retry(task.retry_config, "task.retry_config"))
     return body, request
 
@@ -267,7 +258,7 @@ def _http_request(call: Call, task: Message) -> tuple[bytes, HttpRequest]:
 
 
 def _method(message: Message, body: bytes, with_body: tuple[str, ...], field: str) -> str:
-    method = read_method(message, "http_method") or "POST"
+    method = messages.read_method(message, "http_method") or "POST"
     if body and method not in with_body:
         allowed = ", ".join(with_body)
         raise invalid_field(field, f"is set, and http_method is {method}: use {allowed}")
@@ -276,7 +267,7 @@ def _method(message: Message, body: bytes, with_body: tuple[str, ...], field: st
 
 def _deadline_seconds(call: Call, task: Message, most: int) -> float:
     default = HttpRequest("/").deadline_seconds
-    if not has(task, "dispatch_deadline") or not task.HasField("dispatch_deadline"):
+    if not messages.has(task, "dispatch_deadline") or not task.HasField("dispatch_deadline"):
         return default
     duration = task.dispatch_deadline
     seconds = duration.seconds + duration.nanos // 1_000_000 / 1000
@@ -307,7 +298,7 @@ def _token(call: Call, message: Message, url: str) -> RequestToken | None:
 
 
 def _write_request(call: Call, message: Message, task: Task, request: HttpRequest) -> None:
-    full = message.view == FULL
+    full = message.view == messages.FULL
     if not request.is_http_target:
         shown = message.app_engine_http_request
         setattr(shown, call.version.relative_url, request.url)
@@ -323,12 +314,12 @@ def _write_request(call: Call, message: Message, task: Task, request: HttpReques
         if full:
             shown.body = task.payload
         write_token(shown, request.token)
-    write_method(shown, request.method)
+    messages.write_method(shown, request.method)
     for name, text in base_headers(request, task.payload).items():
         shown.headers[name] = text
-    if has(message, "dispatch_deadline"):
+    if messages.has(message, "dispatch_deadline"):
         message.dispatch_deadline.FromMilliseconds(int(request.deadline_seconds * 1000))
-    if request.retry is not None and has(message, "retry_config"):
+    if request.retry is not None and messages.has(message, "retry_config"):
         write_retry(message.retry_config, request.retry)
 
 
@@ -356,14 +347,14 @@ def _write_attempts(call: Call, message: Message, task: Task, attempts: AttemptR
     dispatches, responses, first, last = call.version.attempt_fields
     setattr(holder, dispatches, task.retry_count)
     setattr(holder, responses, attempts.responses)
-    write_time(getattr(holder, first).dispatch_time, attempts.first_usec)
+    messages.write_time(getattr(holder, first).dispatch_time, attempts.first_usec)
     shown = getattr(holder, last)
-    write_time(shown.schedule_time, attempts.schedule_usec)
-    write_time(shown.dispatch_time, attempts.dispatched_usec)
+    messages.write_time(shown.schedule_time, attempts.schedule_usec)
+    messages.write_time(shown.dispatch_time, attempts.dispatched_usec)
     if attempts.finished < task.retry_count:
         # While an attempt is under way, the eta is the end of its lease.
         return task.eta_usec if attempts.schedule_usec is None else attempts.schedule_usec
-    write_time(shown.response_time, attempts.ended_usec)
+    messages.write_time(shown.response_time, attempts.ended_usec)
     _write_outcome(shown.response_status, attempts)
     return task.eta_usec
 
@@ -378,5 +369,5 @@ def _write_outcome(message: Message, attempts: AttemptRecord) -> None:
     message.code = code_pb2.Code.Value(name)
     message.message = f"{name}({message.code}): HTTP status code {status}"
     if reason is not None:
-        detail = message_class("v2", "LocalizedMessage")(locale=LOCALE, message=reason)
+        detail = messages.message_class("v2", "LocalizedMessage")(locale=LOCALE, message=reason)
         message.details.add().Pack(detail)

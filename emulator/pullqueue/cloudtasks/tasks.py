@@ -6,17 +6,10 @@ import re
 from contextlib import suppress
 from typing import Final
 
+from pullqueue.cloudtasks import messages
 from pullqueue.cloudtasks.calls import Call
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid_field
-from pullqueue.cloudtasks.messages import (
-    FULL,
-    Empty,
-    Message,
-    encode_page_token,
-    parse_page,
-    read_seconds,
-    write_method,
-)
+from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.task_messages import (
     insert_tasks,
     read_new_task,
@@ -45,16 +38,16 @@ _OLDEST_TAG: Final = re.compile(r"tag_function\s*=\s*oldest_tag\(\)")
 def list_tasks(call: Call) -> Message:
     """ListTasks: a page of tasks, leased or not, in order of schedule time."""
     response = call.message("ListTasksResponse")
-    size, start = parse_page(call.request, _POSITION, most=_MAX_LISTED)
+    size, start = messages.parse_page(call.request, _POSITION, most=_MAX_LISTED)
     after = (int(start[1]), int(start[2])) if start else None
     found = call.queue.list_tasks(size + 1, after=after)
     tasks = found[:size]
-    if call.request.response_view == FULL:
+    if call.request.response_view == messages.FULL:
         tasks = fitting(tasks, call.emulator.limits.lease_payload_bytes)
     write_tasks(call, tasks, response.tasks.add)
     if len(tasks) < len(found):
         last = tasks[-1]
-        response.next_page_token = encode_page_token(f"{last.eta_usec} {last.sequence}")
+        response.next_page_token = messages.encode_page_token(f"{last.eta_usec} {last.sequence}")
     return response
 
 
@@ -87,7 +80,7 @@ def buffer_task(call: Call) -> Message:
     port = f":{target.port}" if target.port else ""
     sent = task.http_request
     sent.url = override_url(f"{scheme}://{target.host}{port}", target)
-    write_method(sent, call.method.verb)
+    messages.write_method(sent, call.method.verb)
     if request.body.data and call.method.verb in METHODS_WITH_BODY:
         sent.body = request.body.data
         sent.headers["Content-Type"] = request.body.content_type or _DEFAULT_CONTENT_TYPE
@@ -100,14 +93,14 @@ def delete_task(call: Call) -> Message:
     """DeleteTask: delete a task, leased, attempted or not."""
     if call.queue.delete_tasks(call.name.task)[0] is not DeleteResult.DELETED:
         raise unknown_task(call.name.queue, call.name.task)
-    return Empty()
+    return messages.Empty()
 
 
 def lease_tasks(call: Call) -> Message:
     """LeaseTasks: lease the first available tasks, of one tag where a filter is given."""
     request = call.request
     limits = call.emulator.limits
-    full = request.response_view == FULL
+    full = request.response_view == messages.FULL
     by_tag, tag = _tag_filter(request.filter)
     lease = verbs.lease(
         call.queue,
@@ -132,7 +125,7 @@ def lease_tasks(call: Call) -> Message:
 def acknowledge_task(call: Call) -> Message:
     """AcknowledgeTask: delete a task whose lease the caller holds."""
     verbs.acknowledge(call.queue, call.name.task, expected_eta_usec=_lease_end_usec(call))
-    return Empty()
+    return messages.Empty()
 
 
 def renew_lease(call: Call) -> Message:
@@ -190,7 +183,9 @@ def _lease_seconds(call: Call) -> int:
     request, field = call.request, "lease_duration"
     if not request.HasField(field):
         raise invalid_field(field, 'is missing: use one such as "60s"')
-    return read_seconds(request.lease_duration, field, most=call.emulator.limits.lease_seconds)
+    return messages.read_seconds(
+        request.lease_duration, field, most=call.emulator.limits.lease_seconds
+    )
 
 
 def _tag_filter(text: str) -> tuple[bool, str | None]:

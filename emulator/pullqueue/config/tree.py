@@ -11,18 +11,8 @@ import re
 from dataclasses import dataclass, field
 
 import yaml
+from yaml import events
 from yaml.constructor import ConstructorError, SafeConstructor
-from yaml.events import (
-    AliasEvent,
-    CollectionStartEvent,
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    NodeEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-)
 from yaml.nodes import ScalarNode
 from yaml.resolver import Resolver
 
@@ -95,27 +85,27 @@ class _TreeBuilder:
     def build(self, loader: _Loader) -> Node | None:
         documents = 0
         for event in yaml.parse(self._text, Loader=loader):
-            if isinstance(event, DocumentStartEvent):
+            if isinstance(event, events.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
                     self._refuse_second_document(event)
                     break
                 self._check_directives(event)
-            elif isinstance(event, AliasEvent):
+            elif isinstance(event, events.AliasEvent):
                 self._refuse_anchor(_event_place(event), f"alias `*{shorten(event.anchor or '')}`")
                 raise UnreadableError
-            elif isinstance(event, CollectionStartEvent):
+            elif isinstance(event, events.CollectionStartEvent):
                 self._open(event, self._counted(event))
-            elif isinstance(event, ScalarEvent):
+            elif isinstance(event, events.ScalarEvent):
                 self._place(self._scalar(event, self._counted(event)))
-            elif isinstance(event, MappingEndEvent | SequenceEndEvent):
+            elif isinstance(event, events.MappingEndEvent | events.SequenceEndEvent):
                 self._close(event)
         return self._root
 
     def _report(self, rule: str, report: Report) -> None:
         self._reports.setdefault(rule, []).append(report)
 
-    def _counted(self, event: NodeEvent) -> Place:
+    def _counted(self, event: events.NodeEvent) -> Place:
         self._nodes += 1
         place = _event_place(event)
         if self._nodes > self._max_nodes:
@@ -125,18 +115,18 @@ class _TreeBuilder:
             self._refuse_anchor(place, f"anchor `&{shorten(event.anchor)}`")
         return place
 
-    def _open(self, event: CollectionStartEvent, place: Place) -> None:
+    def _open(self, event: events.CollectionStartEvent, place: Place) -> None:
         if len(self._stack) >= self._max_depth:
             what = f"the file is nested more than {self._max_depth} levels deep: the format needs 5"
             self._stop("too-deep", place, what)
-        kind = Mapping if isinstance(event, MappingStartEvent) else Sequence
+        kind = Mapping if isinstance(event, events.MappingStartEvent) else Sequence
         node = kind(start=place.start, end=place.end, flow=bool(event.flow_style))
         known = event.tag in {None, "!", _COLLECTION_TAGS[kind]}
         if not known:
             self._refuse_tag(place, event.tag or "")
         self._stack.append(_Open(node, known))
 
-    def _close(self, event: Event) -> None:
+    def _close(self, event: events.Event) -> None:
         closed = self._stack.pop()
         node = closed.node
         if isinstance(node, Mapping):
@@ -198,7 +188,7 @@ class _TreeBuilder:
             message = f"`{node.text}` has a special meaning in YAML: put it in quotes"
             self._report("yaml-tag", Report(at=node.place, message=message))
 
-    def _scalar(self, event: ScalarEvent, place: Place) -> Scalar:
+    def _scalar(self, event: events.ScalarEvent, place: Place) -> Scalar:
         end = place.end
         if event.style in _BLOCKS:  # the event's end is that of the empty lines after it
             end = place.start + len(self._text[place.start : end].rstrip(" \t\r\n"))
@@ -234,7 +224,7 @@ class _TreeBuilder:
         message = f"tag `{shown}` is not supported by App Engine: remove it"
         self._report("yaml-tag", Report(at=place, message=message))
 
-    def _refuse_second_document(self, event: Event) -> None:
+    def _refuse_second_document(self, event: events.Event) -> None:
         start = _event_place(event).start
         message = (
             "a second YAML document begins here: queue.yaml must be one document; "
@@ -242,7 +232,7 @@ class _TreeBuilder:
         )
         self._report("multiple-documents", Report(at=Place(start, start + 3), message=message))
 
-    def _check_directives(self, event: DocumentStartEvent) -> None:
+    def _check_directives(self, event: events.DocumentStartEvent) -> None:
         if not (event.version or event.tags):
             return
         start = _event_place(event).start
@@ -259,7 +249,7 @@ class _TreeBuilder:
         raise UnreadableError
 
 
-def _event_place(event: Event) -> Place:
+def _event_place(event: events.Event) -> Place:
     """Return the place of an event, its anchor and tag included."""
     start, end = event.start_mark, event.end_mark
     return Place(start.index if start else 0, end.index if end else 0)

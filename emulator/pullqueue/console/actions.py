@@ -22,6 +22,7 @@ from pullqueue.engine.validation import check_new_tasks
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, WHEN
 from pullqueue.limits import Limits
+from pullqueue.resources import service
 from pullqueue.resources.clock import ClockMove, ClockStep, move_clock
 from pullqueue.resources.cron import NewCronRun, run_cron_job
 from pullqueue.resources.history import clear_requests
@@ -40,14 +41,6 @@ from pullqueue.resources.queues import (
     purge_queue,
     requeue_task,
     resume_queue,
-)
-from pullqueue.resources.service import (
-    ResetRequest,
-    clear_faults,
-    reload_config,
-    remove_fault,
-    reset,
-    set_fault,
 )
 from pullqueue.resources.snapshot_diff import compare_snapshots, read_snapshot
 from pullqueue.resources.snapshots import Snapshot, SnapshotQuery, load_snapshot, save_snapshot
@@ -214,7 +207,7 @@ class Actions:
         body = form.given("kind", *(kind.options if kind else ()), *WHEN)
         if "queues" in body:
             body["queues"] = body["queues"].split()
-        set_fault(self._state, parse_body(body, NewFault))
+        service.set_fault(self._state, parse_body(body, NewFault))
         return "The fault is set."
 
     @action("/faults/remove")
@@ -222,9 +215,9 @@ class Actions:
         """Remove one fault, or all."""
         number = form.text("number")
         if number == "all":
-            clear_faults(self._state)
+            service.clear_faults(self._state)
             return "All faults are removed."
-        remove_fault(self._state, number)
+        service.remove_fault(self._state, number)
         return f"Fault {number} is removed."
 
     @action("/clock")
@@ -264,7 +257,7 @@ class Actions:
     def reload(self, _form: Form) -> str:
         """Reload queue.yaml."""
         try:
-            changes = reload_config(self._state)
+            changes = service.reload_config(self._state)
         except PullQueueError as error:
             raise ApiError(f"Nothing was changed: {error}") from None
         return f"queue.yaml is applied: {changes}."
@@ -272,7 +265,7 @@ class Actions:
     @action("/server/reset")
     def reset(self, form: Form) -> str:
         """Delete everything but queue.yaml and clock."""
-        reset(self._state, ResetRequest(keep_queues=bool(form.text("keep_queues"))))
+        service.reset(self._state, service.ResetRequest(keep_queues=bool(form.text("keep_queues"))))
         return "Everything is deleted."
 
     @action("/server/snapshot")

@@ -26,15 +26,7 @@ from pullqueue.console.formatting import build_views, fold_payload
 from pullqueue.console.questions import Questions
 from pullqueue.engine.events import EventKind, Interface
 from pullqueue.errors import PullQueueError
-from pullqueue.faults.declaration import (
-    CALLS,
-    KINDS,
-    METHODS,
-    OPTIONS,
-    WHEN,
-    build_schema,
-    options_text,
-)
+from pullqueue.faults import declaration
 from pullqueue.observe import RECORDED
 from pullqueue.observe.models import Failure, Request
 from pullqueue.resources.activity import ActivityQuery, list_activity, list_workers
@@ -296,11 +288,11 @@ class Pages(Questions):
         return self._page(
             "faults",
             faults=to_builtins(list_faults(self._state)),
-            kinds=KINDS.values(),
-            options={name: build_schema(name) for name in OPTIONS},
-            calls=(*CALLS, *METHODS),
-            when=WHEN,
-            options_text=options_text,
+            kinds=declaration.KINDS.values(),
+            options={name: declaration.build_schema(name) for name in declaration.OPTIONS},
+            calls=(*declaration.CALLS, *declaration.METHODS),
+            when=declaration.WHEN,
+            options_text=declaration.options_text,
             queues=self._queue_names(),
         )
 

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pullqueue import errors
 from pullqueue.clock import from_usec
-from pullqueue.errors import (
-    OverQuotaError,
-    TaskLeaseExpiredError,
-    UnknownQueueError,
-    UnknownTaskError,
-)
 from pullqueue.tasks import NameInUseError, Task, TombstonedTaskError, count_tasks, why_in_use
 from pullqueue.text import quoted
 
 
-def deleted_queue(queue_name: str) -> UnknownQueueError:
+def deleted_queue(queue_name: str) -> errors.UnknownQueueError:
     """Return the error where the queue was deleted."""
-    return UnknownQueueError(f'queue "{queue_name}" was deleted', queue_name=queue_name)
+    return errors.UnknownQueueError(f'queue "{queue_name}" was deleted', queue_name=queue_name)
 
 
-def unknown_task(queue_name: str, task_name: str) -> UnknownTaskError:
+def unknown_task(queue_name: str, task_name: str) -> errors.UnknownTaskError:
     """Return the error for a task that the queue does not have."""
-    return UnknownTaskError(
+    return errors.UnknownTaskError(
         f"queue {quoted(queue_name)} has no task {quoted(task_name)}",
         queue_name=queue_name,
         task_name=task_name,
@@ -53,7 +48,7 @@ def names_in_use(
     )
 
 
-def lease_lost(task: Task, now_usec: int) -> TaskLeaseExpiredError:
+def lease_lost(task: Task, now_usec: int) -> errors.TaskLeaseExpiredError:
     """Return the error for a caller that does not hold the lease it wants to change."""
     if not task.retry_count:
         reason = "it was never leased; lease it first"
@@ -65,16 +60,16 @@ def lease_lost(task: Task, now_usec: int) -> TaskLeaseExpiredError:
             "task that was returned then, and if another worker has leased it since, leave it to "
             "that worker"
         )
-    return TaskLeaseExpiredError(
+    return errors.TaskLeaseExpiredError(
         f'task "{task.name}" of queue "{task.queue_name}" is not leased by the caller: {reason}',
         queue_name=task.queue_name,
         task_name=task.name,
     )
 
 
-def attempt_lost(task: Task, expected_eta_usec: int) -> TaskLeaseExpiredError:
+def attempt_lost(task: Task, expected_eta_usec: int) -> errors.TaskLeaseExpiredError:
     """Return the error for a caller whose attempt to send a push task is not the current one."""
-    return TaskLeaseExpiredError(
+    return errors.TaskLeaseExpiredError(
         f'task "{task.name}" of queue "{task.queue_name}" has the eta {task.eta.isoformat()}, not '
         f"{from_usec(expected_eta_usec).isoformat()}: it was changed since; get it again",
         queue_name=task.queue_name,
@@ -82,9 +77,9 @@ def attempt_lost(task: Task, expected_eta_usec: int) -> TaskLeaseExpiredError:
     )
 
 
-def over_quota(tasks: int, needed_bytes: int, limit_bytes: int) -> OverQuotaError:
+def over_quota(tasks: int, needed_bytes: int, limit_bytes: int) -> errors.OverQuotaError:
     """Return the error for tasks that would exceed the storage limit."""
-    return OverQuotaError(
+    return errors.OverQuotaError(
         f"adding {count_tasks(tasks)} would make {needed_bytes} bytes stored, over the "
         f"total_storage_limit of {limit_bytes}: delete tasks first, or raise the limit",
         limit_bytes=limit_bytes,

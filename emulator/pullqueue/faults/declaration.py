@@ -31,14 +31,7 @@ from pullqueue.clock import duration_usec, movable_clock
 from pullqueue.engine.interceptors import VERBS, QueueCall
 from pullqueue.engine.store import Lease
 from pullqueue.errors import ClockError, DeadlineExceededError, TransientError
-from pullqueue.faults.effects import (
-    ERRORS,
-    ErrorSource,
-    Lapse,
-    advance,
-    check_service_fault,
-    make_error,
-)
+from pullqueue.faults import effects
 from pullqueue.faults.fault import CallNext, Effect, Fault
 from pullqueue.faults.when import When, Wire
 from pullqueue.structs import about
@@ -90,9 +83,9 @@ Call: TypeAlias = Annotated[
     ),
 ]
 Error: TypeAlias = Annotated[
-    ErrorSource,
+    effects.ErrorSource,
     Wire(
-        Literal[tuple(ERRORS)],
+        Literal[tuple(effects.ERRORS)],
         about(
             "Error that the call raises, or a status of gRPC that means one. Default: "
             "TransientError; DeadlineExceededError for lose_response."
@@ -164,7 +157,7 @@ class Faults:
         call = _call_of(call)
         if "." in call:
             return self._fail_service("fail", call, error, when)
-        make_error(error)
+        effects.make_error(error)
         _check_call(call)
         if status is None:
             arguments: dict[str, object] = {"call": call, "error": error}
@@ -177,7 +170,7 @@ class Faults:
         def effect(intercepted: QueueCall, _: CallNext) -> object:
             if status is not None:
                 return status
-            raise make_error(error, intercepted.queue.name)
+            raise effects.make_error(error, intercepted.queue.name)
 
         return self._set("fail", arguments, when, effect)
 
@@ -195,11 +188,11 @@ class Faults:
         call = _call_of(call)
         if "." in call:
             return self._fail_service("lose_response", call, error, when)
-        make_error(error)
+        effects.make_error(error)
 
         def effect(intercepted: QueueCall, call_next: CallNext) -> object:
             call_next()
-            raise make_error(error, intercepted.queue.name)
+            raise effects.make_error(error, intercepted.queue.name)
 
         return self._set("lose_response", {"call": call, "error": error}, when, effect)
 
@@ -221,7 +214,7 @@ class Faults:
 
         def effect(intercepted: QueueCall, call_next: CallNext) -> object:
             result = call_next()
-            advance(clock, usec, intercepted.deadline_usec)
+            effects.advance(clock, usec, intercepted.deadline_usec)
             return result
 
         return self._set("latency", {"call": _call_of(call), "seconds": seconds}, when, effect)
@@ -257,7 +250,7 @@ class Faults:
                 f"other_worker is {quoted(other_worker)}: pass a function without arguments, which "
                 "leases the tasks"
             )
-        lapse = Lapse(movable_clock(self._emulator), other_worker)
+        lapse = effects.Lapse(movable_clock(self._emulator), other_worker)
         fault = self._set("expire_leases", {}, when, lapse.note_lease)
         fault.before_call = lapse.before_call
         return fault
@@ -265,7 +258,7 @@ class Faults:
     def _fail_service(self, method: str, call: str, error: object, when: When) -> Fault:
         """Set a fault in calls to a bundled service, after which the SDK raises an error."""
         source = None if error in (TransientError, DeadlineExceededError) else error
-        check_service_fault(call, source)
+        effects.check_service_fault(call, source)
 
         def effect(intercepted: ServiceCall, call_next: CallNext) -> object:
             intercepted.fail(source, is_lost=method == "lose_response")

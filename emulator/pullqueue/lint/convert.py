@@ -10,14 +10,7 @@ from typing import Any, NamedTuple
 from pullqueue.config.model import QueueSettings
 from pullqueue.config.view import Entry, QueueNode, View
 from pullqueue.limits import QUEUE_NAME_CHARACTERS
-from pullqueue.lint.deployment import (
-    FIELDS,
-    LOST,
-    RATE_DECIMALS,
-    DeployedQueue,
-    Field,
-    Value,
-)
+from pullqueue.lint import deployment
 from pullqueue.lint.loading import build_config
 from pullqueue.lint.rules.rates import find_clamped, find_rates
 from pullqueue.lint.rules.values import find_zeros
@@ -72,7 +65,7 @@ def _make_remarks(view: View) -> Iterator[Remark]:
 
 def _find_entries(view: View) -> Iterator[tuple[Entry, str, bool]]:
     """Yield the keys to remark on, the remark, and whether something is lost."""
-    for entry in view.top.some(*LOST):
+    for entry in view.top.some(*deployment.LOST):
         if entry.key.text != "resume_paused_queues" or entry.text == "True":
             yield _describe_loss(entry)
     for queue in view.queues:
@@ -80,17 +73,17 @@ def _find_entries(view: View) -> Iterator[tuple[Entry, str, bool]]:
     for entry, default in find_zeros(view):
         yield entry, f"`{entry.key.text}` is 0, which is deployed as {default}", False
     for entry, per_second in find_rates(view):
-        if round(per_second, RATE_DECIMALS) == 0:
+        if round(per_second, deployment.RATE_DECIMALS) == 0:
             yield entry, f"`rate` is {entry.shown}, which Cloud Tasks cannot have: {_PAUSED}", False
 
 
 def _describe_loss(entry: Entry) -> tuple[Entry, str, bool]:
-    return entry, f"`{entry.key.text}` is {LOST[entry.key.text][0]}", True
+    return entry, f"`{entry.key.text}` is {deployment.LOST[entry.key.text][0]}", True
 
 
 def _check_pull(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
-    for entry in queue.some(*LOST):
-        loss = entry, f"{queue.title} is {LOST['mode'][0]}", True
+    for entry in queue.some(*deployment.LOST):
+        loss = entry, f"{queue.title} is {deployment.LOST['mode'][0]}", True
         yield loss if entry.key.text == "mode" else _describe_loss(entry)
 
 
@@ -99,7 +92,7 @@ def _check_push(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
     if name and name.text and (length := len(name.text)) > QUEUE_NAME_CHARACTERS:
         permitted = f"Cloud Tasks permits {QUEUE_NAME_CHARACTERS}"
         yield name, f"queue name has {length} characters; {permitted}: left out", True
-    for entry in queue.some(*LOST.keys() - {"mode"}):
+    for entry in queue.some(*deployment.LOST.keys() - {"mode"}):
         if entry.key.text == "acl":
             yield entry, "`acl` has no effect on a push queue: left out", False
         elif entry.key.text != "bucket_size" or entry.integer:
@@ -126,13 +119,13 @@ def _build_message(queue: QueueSettings, place: Place) -> dict[str, Any]:
             holder[name] = routing(str(value))
         else:
             holder[name] = _format_seconds(value) if field.kind == "duration" else value
-    message["state"] = "PAUSED" if DeployedQueue.of(queue).paused else "RUNNING"
+    message["state"] = "PAUSED" if deployment.DeployedQueue.of(queue).paused else "RUNNING"
     return message
 
 
-def _list_values(queue: QueueSettings) -> Iterator[tuple[Field, Value]]:
-    state = DeployedQueue.of(queue)
-    for field in FIELDS:
+def _list_values(queue: QueueSettings) -> Iterator[tuple[deployment.Field, deployment.Value]]:
+    state = deployment.DeployedQueue.of(queue)
+    for field in deployment.FIELDS:
         value = state.values[field.key]
         if field.message and value is not None and not (field.key == "rate" and state.paused):
             yield field, value
@@ -144,11 +137,11 @@ def routing(target: str) -> dict[str, str]:
     return {"service": service} | ({"version": version} if version else {})
 
 
-def _format_number(value: Value) -> str:
+def _format_number(value: deployment.Value) -> str:
     return decimal(float(value or 0))
 
 
-def _format_seconds(value: Value) -> str:
+def _format_seconds(value: deployment.Value) -> str:
     return f"{_format_number(value)}s"
 
 
@@ -197,11 +190,11 @@ def _write_commands(queue: QueueSettings) -> str:
     words = [f"apply {name}"]
     for field, value in _list_values(queue):
         words.append(shlex.quote(f"{field.flag}={_write_argument(field, value)}"))
-    pause = f"pause {name}\n" if DeployedQueue.of(queue).paused else ""
+    pause = f"pause {name}\n" if deployment.DeployedQueue.of(queue).paused else ""
     return "\n" + " \\\n  ".join(words) + "\n" + pause
 
 
-def _write_argument(field: Field, value: Value) -> str:
+def _write_argument(field: deployment.Field, value: deployment.Value) -> str:
     if field.kind == "target":
         return ",".join(f"{key}:{part}" for key, part in routing(str(value)).items())
     return _format_seconds(value) if field.kind == "duration" else _format_number(value)
@@ -227,7 +220,7 @@ def _write_resource(queue: QueueSettings, place: Place) -> str:
         "project": hcl_string(place.project) if place.project else "var.project",
         "location": hcl_string(place.location) if place.location else "var.location",
     }
-    if DeployedQueue.of(queue).paused:
+    if deployment.DeployedQueue.of(queue).paused:
         attributes["desired_state"] = (
             f"{hcl_string('PAUSED')} # needs hashicorp/google 7.2 or newer"
         )

@@ -9,17 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from pullqueue.config.model import (
-    DEFAULT_BUCKET_SIZE,
-    DEFAULT_CONCURRENT_REQUESTS,
-    DEFAULT_MAX_BACKOFF_SECONDS,
-    DEFAULT_MAX_DOUBLINGS,
-    DEFAULT_MIN_BACKOFF_SECONDS,
-    QueueMode,
-    QueueSettings,
-    Rate,
-    RetryParameters,
-)
+from pullqueue.config import model
 from pullqueue.limits import CONCURRENT_REQUESTS
 from pullqueue.text import decimal
 
@@ -46,7 +36,7 @@ class Field(NamedTuple):
     kind: Literal["number", "duration", "target"]
     default: Value
     """What a deployment sends if the file sets nothing."""
-    deployed: Callable[[QueueSettings], Value]
+    deployed: Callable[[model.QueueSettings], Value]
     """Returns what a deployment sends for a queue."""
     shown: Callable[[Value], str]
     """Returns a value of Cloud Tasks in the terms of queue.yaml."""
@@ -57,24 +47,24 @@ class Field(NamedTuple):
     """True if a deployment sends it for pull queues, too."""
 
 
-def _retry(settings: QueueSettings) -> RetryParameters:
-    return settings.retry_parameters or RetryParameters()
+def _retry(settings: model.QueueSettings) -> model.RetryParameters:
+    return settings.retry_parameters or model.RetryParameters()
 
 
-def _rate(settings: QueueSettings) -> float:
+def _rate(settings: model.QueueSettings) -> float:
     return round(settings.effective_rate, RATE_DECIMALS)
 
 
-def _attempts(settings: QueueSettings) -> int:
+def _attempts(settings: model.QueueSettings) -> int:
     limit = _retry(settings).task_retry_limit
     return UNLIMITED if limit is None else limit + 1
 
 
-def _backoffs(settings: QueueSettings) -> tuple[float, float]:
+def _backoffs(settings: model.QueueSettings) -> tuple[float, float]:
     """Return the shortest and the longest backoff; a value that is set wins over a default."""
     retry = _retry(settings)
-    shortest = retry.min_backoff_seconds or DEFAULT_MIN_BACKOFF_SECONDS
-    longest = retry.max_backoff_seconds or DEFAULT_MAX_BACKOFF_SECONDS
+    shortest = retry.min_backoff_seconds or model.DEFAULT_MIN_BACKOFF_SECONDS
+    longest = retry.max_backoff_seconds or model.DEFAULT_MAX_BACKOFF_SECONDS
     if shortest > longest:
         shortest = longest = shortest if retry.min_backoff_seconds else longest
     return round(shortest, BACKOFF_DECIMALS), round(longest, BACKOFF_DECIMALS)
@@ -101,13 +91,13 @@ FIELDS = (
     ),
     Field(
         "bucket_size", "", "", "number",
-        DEFAULT_BUCKET_SIZE, lambda settings: settings.effective_bucket_size, _show_number,
+        model.DEFAULT_BUCKET_SIZE, lambda settings: settings.effective_bucket_size, _show_number,
         "`maxBurstSize` is output only: Cloud Tasks chooses it by the rate", _QUEUE,
     ),
     Field(
         "max_concurrent_requests", "rateLimits.maxConcurrentDispatches",
         "--max-concurrent-dispatches", "number",
-        DEFAULT_CONCURRENT_REQUESTS,
+        model.DEFAULT_CONCURRENT_REQUESTS,
         lambda settings: settings.effective_concurrent_requests, _show_number,
         f"the nearest number from 1 to {CONCURRENT_REQUESTS}", _GCLOUD,
     ),
@@ -131,18 +121,19 @@ FIELDS = (
     ),
     Field(
         "min_backoff_seconds", "retryConfig.minBackoff", "--min-backoff", "duration",
-        DEFAULT_MIN_BACKOFF_SECONDS, lambda settings: _backoffs(settings)[0], _show_number,
+        model.DEFAULT_MIN_BACKOFF_SECONDS, lambda settings: _backoffs(settings)[0], _show_number,
         "not above `max_backoff_seconds`, by default either", _GCLOUD,
     ),
     Field(
         "max_backoff_seconds", "retryConfig.maxBackoff", "--max-backoff", "duration",
-        DEFAULT_MAX_BACKOFF_SECONDS, lambda settings: _backoffs(settings)[1], _show_number,
+        model.DEFAULT_MAX_BACKOFF_SECONDS, lambda settings: _backoffs(settings)[1], _show_number,
         "not below `min_backoff_seconds`, by default either", _GCLOUD,
     ),
     Field(
         "max_doublings", "retryConfig.maxDoublings", "--max-doublings", "number",
-        DEFAULT_MAX_DOUBLINGS,
-        lambda settings: _retry(settings).max_doublings or DEFAULT_MAX_DOUBLINGS, _show_number,
+        model.DEFAULT_MAX_DOUBLINGS,
+        lambda settings: _retry(settings).max_doublings or model.DEFAULT_MAX_DOUBLINGS,
+        _show_number,
         "`0` is deployed as 16", _GCLOUD,
     ),
 )  # fmt: skip
@@ -167,7 +158,7 @@ LOST = {
 """What has no counterpart, by its key: what to do instead, and the source."""
 
 
-def deployed_values(settings: QueueSettings) -> dict[str, Value]:
+def deployed_values(settings: model.QueueSettings) -> dict[str, Value]:
     """Return what a deployment of a queue sends, by key."""
     return {
         field.key: field.deployed(settings)
@@ -179,11 +170,11 @@ def deployed_values(settings: QueueSettings) -> dict[str, Value]:
 class DeployedQueue(NamedTuple):
     """A queue as it is deployed, or as a file would deploy it."""
 
-    mode: QueueMode
+    mode: model.QueueMode
     paused: bool
     values: Mapping[str, Value]
     """By key of queue.yaml; a key that is missing is at the default of a deployment."""
-    rate: Rate | None = None
+    rate: model.Rate | None = None
     """As queue.yaml has it; None where only the rate per second is known."""
 
     def shown(self, field: Field) -> str:
@@ -194,7 +185,7 @@ class DeployedQueue(NamedTuple):
         return text
 
     @classmethod
-    def of(cls, settings: QueueSettings) -> DeployedQueue:
+    def of(cls, settings: model.QueueSettings) -> DeployedQueue:
         """Return a queue as deployed; the first deployment may not pause it (see `make_plan`)."""
         paused = not settings.is_pull and _rate(settings) == 0
         return cls(settings.mode, paused, deployed_values(settings), settings.rate)

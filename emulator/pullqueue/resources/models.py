@@ -13,19 +13,11 @@ from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, field
 
+from pullqueue import errors
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, from_usec, parse_time
 from pullqueue.engine import queue as engine
 from pullqueue.engine.events import Event, Interface
-from pullqueue.errors import (
-    ClockError,
-    InvalidEtaError,
-    InvalidLeaseTimeError,
-    InvalidMaxTasksError,
-    InvalidTagError,
-    InvalidTaskNameError,
-    PullQueueError,
-)
 from pullqueue.observe.activity import IN_PROCESS
 from pullqueue.push.retry import find_retry
 from pullqueue.runtime.state import ServerState
@@ -330,13 +322,13 @@ class LeasedTasks(Model):
     rate_limited: bool
 
 
-FIELD_OF_ERROR: Final[Mapping[type[PullQueueError], str]] = {
-    ClockError: "countdown",
-    InvalidEtaError: "eta",
-    InvalidLeaseTimeError: "lease_seconds",
-    InvalidMaxTasksError: "max_tasks",
-    InvalidTagError: "tag",
-    InvalidTaskNameError: "name",
+FIELD_OF_ERROR: Final[Mapping[type[errors.PullQueueError], str]] = {
+    errors.ClockError: "countdown",
+    errors.InvalidEtaError: "eta",
+    errors.InvalidLeaseTimeError: "lease_seconds",
+    errors.InvalidMaxTasksError: "max_tasks",
+    errors.InvalidTagError: "tag",
+    errors.InvalidTaskNameError: "name",
 }
 """The field of a new task, or of a lease, that an error of the engine is about."""
 

@@ -11,23 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.push.request import effective_request, find_target
-from pullqueue.runtime.failures import (
-    failing,
-    kinds_of_faults,
-    name_result,
-    next_faults,
-    no_response,
-    slowed,
-    some_failed,
-)
-from pullqueue.runtime.leasing import (
-    few_leased,
-    lease_rate,
-    leases_expire,
-    leases_fail,
-    no_worker,
-    other_tag,
-)
+from pullqueue.runtime import failures, leasing
 from pullqueue.runtime.situation import MINUTE_SECONDS, Found, Severity, Situation
 from pullqueue.structs import Count, Model, about
 from pullqueue.tasks import TaskState, count_tasks
@@ -218,7 +202,7 @@ def _retrying(now: Situation) -> Found | None:
         return None
     waits = "waits for its" if retrying == 1 else "wait for their"
     the_first = "" if retrying == 1 else ", the first"
-    result = name_result(first.attempts.result, kinds_of_faults(now.state))
+    result = failures.name_result(first.attempts.result, failures.kinds_of_faults(now.state))
     after = "" if now.failed else f" after {result}"  # otherwise another cause names it
     text = (
         f"{count_tasks(retrying)} {waits} next attempt{the_first} {_when(now, first.eta_usec)}"
@@ -273,26 +257,26 @@ CAUSES: Final[Mapping[str, Explain]] = {
     "not listening": _not_listening,
     "no address": _no_address,
     "run only": _run_only,
-    "no response": no_response,
-    "failing": failing,
-    "some failed": some_failed,
-    "slowed": slowed,
+    "no response": failures.no_response,
+    "failing": failures.failing,
+    "some failed": failures.some_failed,
+    "slowed": failures.slowed,
     "concurrency": _concurrency,
     "shared slots": _shared_slots,
     "rate": _rate,
     "running": _running,
-    "leases fail": leases_fail,
-    "lease rate": lease_rate,
-    "other tag": other_tag,
-    "no worker": no_worker,
-    "leases expire": leases_expire,
-    "few leased": few_leased,
+    "leases fail": leasing.leases_fail,
+    "lease rate": leasing.lease_rate,
+    "other tag": leasing.other_tag,
+    "no worker": leasing.no_worker,
+    "leases expire": leasing.leases_expire,
+    "few leased": leasing.few_leased,
     "leased": _leased,
     "retrying": _retrying,
     "not due": _not_due,
     "due": _due,
     "exhausted": _exhausted,
-    "faults": next_faults,
+    "faults": failures.next_faults,
 }
 """The causes in the order in which they are shown."""
 if TYPE_CHECKING:

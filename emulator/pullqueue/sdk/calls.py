@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pullqueue import errors
 from pullqueue.engine import verbs
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
@@ -17,14 +18,6 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import Insertion
 from pullqueue.error_codes import find_codes
-from pullqueue.errors import (
-    InvalidEtaError,
-    InvalidTagError,
-    InvalidTaskError,
-    InvalidTaskNameError,
-    QueuePausedError,
-    UnknownTaskError,
-)
 from pullqueue.sdk.imports import messages
 from pullqueue.sdk.task_messages import read_request
 from pullqueue.tasks import (
@@ -70,7 +63,7 @@ def bulk_add(queue: Queue, request: Any, response: Any) -> None:
     try:
         added, refused = verbs.insert(queue, [new_task(queue, add) for add in adds])
         codes = [_ADD_CODES[refused.get(decode_name(add.task_name))] for add in adds]
-    except InvalidTaskError as error:
+    except errors.InvalidTaskError as error:
         codes = [_find_code(queue, add) for add in adds]
         if len(adds) == 1 or set(codes) == {_Error.SKIPPED}:
             raise
@@ -103,11 +96,11 @@ def new_task(queue: Queue, add: Any) -> NewTask:
         InvalidTaskError: name, tag or URL is not text, or the eta is before 1970.
     """
     if add.eta_usec < 0:
-        raise InvalidEtaError(f"eta is {add.eta_usec} microseconds: must be 0 or more")
+        raise errors.InvalidEtaError(f"eta is {add.eta_usec} microseconds: must be 0 or more")
     return NewTask(
         payload=add.body,
-        name=_text(add.task_name, "task name", InvalidTaskNameError) or None,
-        tag=_text(add.tag, "tag", InvalidTagError) if add.HasField("tag") else None,
+        name=_text(add.task_name, "task name", errors.InvalidTaskNameError) or None,
+        tag=_text(add.tag, "tag", errors.InvalidTagError) if add.HasField("tag") else None,
         eta_usec=add.eta_usec,
         request=read_request(add, queue.name) if queue.is_push else None,
     )
@@ -118,7 +111,7 @@ def query_and_own_tasks(queue: Queue, request: Any, response: Any) -> None:
 
     An empty tag names none, as in Google's test stub: the client cannot add a task with one.
     """
-    tag = _text(request.tag, "tag", InvalidTagError) or None
+    tag = _text(request.tag, "tag", errors.InvalidTagError) or None
     lease = verbs.lease(
         queue, request.lease_seconds, request.max_tasks, group_by_tag=request.group_by_tag, tag=tag
     )
@@ -141,7 +134,7 @@ def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
     queue.check_pull()
     if queue.state is QueueState.PAUSED:
         message = f'queue "{queue.name}" is paused: resume it to modify its leases'
-        raise QueuePausedError(message, queue_name=queue.name)
+        raise errors.QueuePausedError(message, queue_name=queue.name)
     name = decode_name(request.task_name)
     held_usec = request.eta_usec
     if held_usec >= _EXACT_FLOAT_USEC:
@@ -215,7 +208,7 @@ def _free_name(emulator: Emulator, queue: Queue) -> str:
         name = emulator.names()
         try:
             queue.get_task(name)
-        except UnknownTaskError:
+        except errors.UnknownTaskError:
             return name
         except TombstonedTaskError:
             continue
@@ -225,12 +218,12 @@ def _find_code(queue: Queue, add: Any) -> int:
     """Return the code of a task in a batch that is refused."""
     try:
         queue.check([new_task(queue, add)])
-    except InvalidTaskError as error:
+    except errors.InvalidTaskError as error:
         return find_codes(error).sdk_code
     return int(_Error.SKIPPED)
 
 
-def _text(data: bytes, what: str, error: type[InvalidTaskError]) -> str:
+def _text(data: bytes, what: str, error: type[errors.InvalidTaskError]) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -8,22 +8,15 @@ from time import perf_counter
 from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.engine import interceptors
 from pullqueue.engine.events import Interface, Origin
-from pullqueue.engine.interceptors import (
-    Caller,
-    CallLog,
-    Touched,
-    call_deadline,
-    called_by,
-    current_caller,
-)
 from pullqueue.error_codes import find_codes
 from pullqueue.errors import DeadlineExceededError, OverQuotaError, PullQueueError
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_rpc
 from pullqueue.text import decode_name
 
 _SHOWN_BYTES = 64 * 1024
-_UNLOGGED = Caller(Origin(Interface.SDK))
+_UNLOGGED = interceptors.Caller(Origin(Interface.SDK))
 _CALL_ERRORS: dict[type[PullQueueError], type[Exception]] = {
     DeadlineExceededError: apiproxy_errors.DeadlineExceededError,
     OverQuotaError: apiproxy_errors.OverQuotaError,
@@ -43,8 +36,8 @@ class EagerRPC(apiproxy_rpc.RPC):  # type: ignore[misc]  # the SDK is not typed
         started = perf_counter()
         usec = round((self.deadline or DEADLINE_SECONDS) * USEC_PER_SECOND)
         logs = self.stub.call_logs
-        caller = current_caller() or _caller(logs)
-        with call_deadline(usec), called_by(caller):
+        caller = interceptors.current_caller() or _caller(logs)
+        with interceptors.call_deadline(usec), interceptors.called_by(caller):
             self._CaptureTrace(self._SendRequest)
         if logs:
             call = logged_call(self.package, self.call, self.request, self.response, self.exception)
@@ -59,11 +52,11 @@ class EagerRPC(apiproxy_rpc.RPC):  # type: ignore[misc]  # the SDK is not typed
         return True
 
 
-def _caller(logs: Sequence[CallLog]) -> Caller:
+def _caller(logs: Sequence[interceptors.CallLog]) -> interceptors.Caller:
     """Return the caller of a call in process, with a number of the first log."""
     if not logs:
         return _UNLOGGED
-    return Caller(logs[0].origin(Interface.SDK), touched=Touched())
+    return interceptors.Caller(logs[0].origin(Interface.SDK), touched=interceptors.Touched())
 
 
 def logged_call(

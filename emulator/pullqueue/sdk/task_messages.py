@@ -5,18 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pullqueue import tasks
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.errors import InvalidTaskError
 from pullqueue.sdk.environment import default_hostname
 from pullqueue.sdk.imports import messages
-from pullqueue.tasks import (
-    DEFAULT_DEADLINE_SECONDS,
-    HttpRequest,
-    RetryParameters,
-    Task,
-    TaskState,
-    default_url,
-)
 
 RETRY_FIELDS = {
     "task_retry_limit": "retry_limit",
@@ -32,7 +25,7 @@ _APPSPOT = re.compile(r"(?:(?P<target>.+?)\.)??[^.]+(?:\.[a-z]+\.r)?\.appspot\.c
 """The host of an app in production: a target, or none, the app, and in newer ones the region."""
 
 
-def read_request(add: Any, queue_name: str) -> HttpRequest:
+def read_request(add: Any, queue_name: str) -> tasks.HttpRequest:
     """Return how the task of an add request is sent.
 
     Raises:
@@ -46,11 +39,11 @@ def read_request(add: Any, queue_name: str) -> HttpRequest:
         url = add.url.decode()
     except UnicodeDecodeError:
         raise InvalidTaskError(f"url is {add.url!r}: use text in UTF-8") from None
-    seconds = DEFAULT_DEADLINE_SECONDS
+    seconds = tasks.DEFAULT_DEADLINE_SECONDS
     if add.HasField("dispatch_deadline_usec"):
         seconds = add.dispatch_deadline_usec / USEC_PER_SECOND
-    return HttpRequest(
-        url or default_url(queue_name),
+    return tasks.HttpRequest(
+        url or tasks.default_url(queue_name),
         _MESSAGE.RequestMethod.Name(add.method),
         headers,
         next((_read_target(value) for name, value in headers if name.lower() == "host"), None),
@@ -72,7 +65,7 @@ def _read_target(host: str) -> str | None:
     return None if match is None or host == default else match["target"]
 
 
-def fill_task(message: Any, task: Task, now_usec: int) -> None:
+def fill_task(message: Any, task: tasks.Task, now_usec: int) -> None:
     """Write what Google's functions show of a task into a `TaskQueueQueryTasksResponse.Task`."""
     message.task_name = task.name.encode()
     message.eta_usec = task.eta_usec
@@ -89,15 +82,15 @@ def fill_task(message: Any, task: Task, now_usec: int) -> None:
     for name, value in request.headers:
         message.header.add(key=name.encode("latin-1"), value=value.encode("latin-1"))
     # What the next attempt's header says, or that of the one under way.
-    message.retry_count = task.retry_count - (task.state_at(now_usec) is TaskState.RUNNING)
+    message.retry_count = task.retry_count - (task.state_at(now_usec) is tasks.TaskState.RUNNING)
     message.execution_count = attempts.executions
-    if request.deadline_seconds != DEFAULT_DEADLINE_SECONDS:
+    if request.deadline_seconds != tasks.DEFAULT_DEADLINE_SECONDS:
         message.dispatch_deadline_usec = round(request.deadline_seconds * USEC_PER_SECOND)
     if attempts.status is not None:
         message.runlog.response_code = attempts.status
 
 
-def fill_retry(message: Any, retry: RetryParameters) -> None:
+def fill_retry(message: Any, retry: tasks.RetryParameters) -> None:
     """Write retry parameters into the protocol's message."""
     for name, field in RETRY_FIELDS.items():
         value = getattr(retry, name)
@@ -105,7 +98,7 @@ def fill_retry(message: Any, retry: RetryParameters) -> None:
             setattr(message, field, value)
 
 
-def read_retry(request: Any) -> RetryParameters | None:
+def read_retry(request: Any) -> tasks.RetryParameters | None:
     """Return the retry parameters of a task or queue in a message; None: it has none."""
     if not request.HasField("retry_parameters"):
         return None
@@ -113,4 +106,4 @@ def read_retry(request: Any) -> RetryParameters | None:
     fields = {
         name: getattr(retry, field) for name, field in RETRY_FIELDS.items() if retry.HasField(field)
     }
-    return RetryParameters(**fields)
+    return tasks.RetryParameters(**fields)

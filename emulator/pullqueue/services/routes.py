@@ -14,14 +14,7 @@ from pullqueue.api.requests import SERVED_KEY, current_request, served
 from pullqueue.limits import MIB
 from pullqueue.observe.users import User, check_email
 from pullqueue.runtime.state import ServerState
-from pullqueue.sdk.startup.front_end import (
-    APP_HOST,
-    BLOB_PATH,
-    LOGIN_PATH,
-    LOGOUT_PATH,
-    UPLOAD_PATH,
-    USER_COOKIE,
-)
+from pullqueue.sdk.startup import front_end
 from pullqueue.services.hosting import Services
 from pullqueue.text import quoted
 
@@ -34,13 +27,13 @@ _PATH = re.compile(r"/(?![/\\])[^\x00-\x20\x7f\\]*")
 blueprint = Blueprint("services", __name__, template_folder="templates")
 
 
-@blueprint.get(LOGIN_PATH)
+@blueprint.get(front_end.LOGIN_PATH)
 def show_login() -> Response:
     """Return the login page."""
     return _page(request.args.get("continue", ""))
 
 
-@blueprint.post(LOGIN_PATH)
+@blueprint.post(front_end.LOGIN_PATH)
 def sign_in() -> Response:
     """Sign a user in, who goes on to the page of the app that needs one."""
     page, email = request.form.get("continue", ""), request.form.get("email", "").strip()
@@ -55,7 +48,7 @@ def sign_in() -> Response:
     return response
 
 
-@blueprint.get(LOGOUT_PATH)
+@blueprint.get(front_end.LOGOUT_PATH)
 def sign_out() -> Response:
     """Sign the user out, and go on to a page of the app."""
     response = _go_on(request.args.get("continue", ""), "")
@@ -72,8 +65,8 @@ def _page(page: str, *, problem: str = "", status: int = 200) -> Response:
         "page": _page_of_app(page),
         "problem": problem,
         "user": _signed_in(),
-        "action": LOGIN_PATH,
-        "log_out": LOGOUT_PATH,
+        "action": front_end.LOGIN_PATH,
+        "log_out": front_end.LOGOUT_PATH,
     }
     response = Response(render_template("services/login.html", **fields), status)
     response.headers["Content-Security-Policy"] = _LOGIN_PAGE
@@ -88,7 +81,7 @@ def _page_of_app(url: str) -> str:
     """
     with suppress(ValueError):
         parts = urlsplit(url)
-        here = request.headers.get(APP_HOST, request.host)
+        here = request.headers.get(front_end.APP_HOST, request.host)
         is_local = parts.netloc == here or is_loopback(parts.hostname or "")
         if not url or _PATH.fullmatch(url) or (is_local and parts.scheme in ("http", "https")):
             return url or "/"
@@ -98,16 +91,16 @@ def _page_of_app(url: str) -> str:
 
 def _signed_in() -> str:
     """Return the e-mail address in the cookie of this request; empty: nobody has signed in."""
-    return request.cookies.get(USER_COOKIE, "").partition(":")[0]
+    return request.cookies.get(front_end.USER_COOKIE, "").partition(":")[0]
 
 
 def _go_on(page: str, user: str) -> Response:
     response = Response(status=303, headers={"Location": _page_of_app(page)})
-    response.set_cookie(USER_COOKIE, user, httponly=True, samesite="Lax")
+    response.set_cookie(front_end.USER_COOKIE, user, httponly=True, samesite="Lax")
     return response
 
 
-@blueprint.post(f"{UPLOAD_PATH}<session>")
+@blueprint.post(f"{front_end.UPLOAD_PATH}<session>")
 def upload(session: str) -> Response:
     """Store the files of a form, and return the request that the app is to get in its place."""
     sent = current_request()
@@ -117,7 +110,7 @@ def upload(session: str) -> Response:
     return jsonify(path=stored.path, content_type=stored.content_type, body=stored.body)
 
 
-@blueprint.get(f"{BLOB_PATH}<path:key>")
+@blueprint.get(f"{front_end.BLOB_PATH}<path:key>")
 def download(key: str) -> Response:
     """Return a blob, or the range of it that the header Range names."""
     blob = _services().open_blob(key)

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
-from pullqueue.engine import task_errors
+from pullqueue.engine import store, task_errors
 from pullqueue.engine.events import (
     MINUTE_USEC,
     ClientLeases,
@@ -25,13 +25,6 @@ from pullqueue.engine.events import (
     find_last_leases,
 )
 from pullqueue.engine.name_source import NameSource
-from pullqueue.engine.store import (
-    QueueContents,
-    QueueRecord,
-    QueueStatistics,
-    TaskFilter,
-    TaskStore,
-)
 from pullqueue.limits import Limits
 from pullqueue.stores.rows import (
     decode_kind,
@@ -52,7 +45,7 @@ _FIRST, _LAST = -(2**63), 2**63 - 1
 S = TypeVar("S", bound=Session)
 
 
-class SqlReader(TaskStore, Generic[S]):
+class SqlReader(store.TaskStore, Generic[S]):
     """The part of a store in a database that reads, with sessions of the database's own kind."""
 
     def __init__(self, keys: Keys, *, clock: Clock, limits: Limits, names: NameSource) -> None:
@@ -97,7 +90,9 @@ class SqlReader(TaskStore, Generic[S]):
             raise task_errors.tombstoned_task(queue_name, task_name)
         return self._keys.decode_task(row)
 
-    def list_tasks(self, queue_name: str, task_filter: TaskFilter, *, limit: int) -> list[Task]:
+    def list_tasks(
+        self, queue_name: str, task_filter: store.TaskFilter, *, limit: int
+    ) -> list[Task]:
         state, tag = task_filter.state, task_filter.tag
         with self._reading() as session:
             is_due = state is TaskState.AVAILABLE
@@ -121,7 +116,7 @@ class SqlReader(TaskStore, Generic[S]):
             rows = session.rows("count_tags", queue=queue_name, rows=limit)
         return {decode_tag(tag) or "": count for tag, count in rows}
 
-    def collect_statistics(self, queue_name: str) -> QueueStatistics:
+    def collect_statistics(self, queue_name: str) -> store.QueueStatistics:
         queue = {"queue": queue_name}
         with self._reading() as session, session.snapshot():
             tasks, stored_bytes = self._totals(session, queue_name).get(queue_name, (0, 0))
@@ -132,7 +127,7 @@ class SqlReader(TaskStore, Generic[S]):
             since = {"minute": second - _MINUTE_SECONDS, "hour": second - HOUR_SECONDS}
             exhausted = session.row("count_exhausted", **queue) or (0,)
             minute, hour = session.row("leased_since", **queue, **since) or (0, 0)
-        return QueueStatistics(
+        return store.QueueStatistics(
             tasks=tasks,
             available=tasks - future,
             leased=leased,
@@ -225,13 +220,13 @@ class SqlReader(TaskStore, Generic[S]):
 
     # -- everything ------------------------------------------------------------------------------
 
-    def _queue_records(self, session: S) -> dict[str, QueueRecord]:
+    def _queue_records(self, session: S) -> dict[str, store.QueueRecord]:
         rows = session.rows("queue_records")
         return {self._keys.name(key): decode_record(row) for key, *row in rows}
 
-    def export(self) -> dict[str, QueueContents]:
-        contents: defaultdict[str, QueueContents] = defaultdict(
-            lambda: QueueContents([], [], {}, [])
+    def export(self) -> dict[str, store.QueueContents]:
+        contents: defaultdict[str, store.QueueContents] = defaultdict(
+            lambda: store.QueueContents([], [], {}, [])
         )
         with self._reading(unlimited=True) as session, session.snapshot():
             now_usec, name = session.now_usec, self._keys.name

@@ -15,27 +15,9 @@ from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, bypass_interce
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
 from pullqueue.tasks import DeleteResult
-from pullqueue.testing.arguments import (
-    ERRORS,
-    Errors,
-    SelectQueues,
-    Severity,
-    check_actor,
-    check_choices,
-    check_is_emulator,
-    refuse_lazy,
-    select_queues,
-)
+from pullqueue.testing import arguments, interrupt
 from pullqueue.testing.clock import FixtureClock, sleeping
 from pullqueue.testing.describing import describe
-from pullqueue.testing.interrupt import (
-    IDLE_STEPS,
-    Interrupter,
-    TaskInterrupter,
-    WorkerStopped,
-    current_task,
-    interruptible,
-)
 from pullqueue.testing.running import TaskRunner
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.testing.undeleted import Undeleted
@@ -45,7 +27,11 @@ Worker = Callable[[], object]
 AsyncWorker = Callable[[], Awaitable[object]]
 
 _CHANGES = frozenset({"add", "modify_task_lease", "purge"})
-_SEVERITY: dict[Errors, Severity] = {"raise": "warn", "strict": "error", "retry": "ignore"}
+_SEVERITY: dict[arguments.Errors, arguments.Severity] = {
+    "raise": "warn",
+    "strict": "error",
+    "retry": "ignore",
+}
 """What an exhausted task does to the test, by what an error of a handler does."""
 
 
@@ -57,7 +43,7 @@ def drain(
     app: App | None = None,
     send: SendFunction | None = None,
     deferred: bool = False,
-    errors: Errors = "raise",
+    errors: arguments.Errors = "raise",
     max_calls: int = 1000,
 ) -> int:
     """Call an app's worker until the pull queues are empty, and return the number of calls.
@@ -91,7 +77,7 @@ def drain(
         UnknownQueueError: one of `queues` does not exist.
     """
     sender = Sender(app, send, deferred=deferred)
-    check_actor(worker)
+    arguments.check_actor(worker)
     selected = _select(emulator, queues, sender)
     driver = Driver(emulator, sender, selected, max_calls=max_calls, errors=errors)
     driver.run(worker)
@@ -108,7 +94,7 @@ async def drain_async(
     app: App | None = None,
     send: SendFunction | None = None,
     deferred: bool = False,
-    errors: Errors = "raise",
+    errors: arguments.Errors = "raise",
     max_calls: int = 1000,
 ) -> int:
     """Await an asynchronous worker until the pull queues are empty; return the number of calls.
@@ -119,9 +105,9 @@ async def drain_async(
     Raises:
         TypeError: the worker is not asynchronous; otherwise as `drain`.
     """
-    interrupter = TaskInterrupter(WorkerStopped)
+    interrupter = interrupt.TaskInterrupter(interrupt.WorkerStopped)
     sender = Sender(app, send, deferred=deferred)
-    check_actor(worker)
+    arguments.check_actor(worker)
     selected = _select(emulator, queues, sender)
     driver = Driver(emulator, sender, selected, interrupter, max_calls=max_calls, errors=errors)
     with driver.at_work():
@@ -140,10 +126,10 @@ async def drain_async(
 
 def _select(
     emulator: Emulator, queues: Iterable[Queue | str] | None, sender: Sender
-) -> SelectQueues:
-    check_is_emulator(emulator)
+) -> arguments.SelectQueues:
+    arguments.check_is_emulator(emulator)
     modes = (QueueMode.PULL, QueueMode.PUSH) if sender.is_set else (QueueMode.PULL,)
-    return select_queues(emulator, queues, modes=modes)
+    return arguments.select_queues(emulator, queues, modes=modes)
 
 
 @dataclass
@@ -159,7 +145,7 @@ class _Idleness:
 
     def count_in_vain(self, queue_name: str) -> int:
         """Count a lease in vain, and return how many there were of its queue."""
-        loop = queue_name, current_task()
+        loop = queue_name, interrupt.current_task()
         self.leases[loop] += 1
         return self.leases[loop]
 
@@ -171,18 +157,20 @@ class Driver:
         self,
         emulator: Emulator,
         sender: Sender,
-        queues: SelectQueues,
-        interrupter: Interrupter | None = None,
+        queues: arguments.SelectQueues,
+        interrupter: interrupt.Interrupter | None = None,
         *,
         max_calls: int,
         errors: str,
     ) -> None:
-        check_choices(ERRORS, errors=errors)
+        arguments.check_choices(arguments.ERRORS, errors=errors)
         self.calls = 0
         """Number of times that the worker was called."""
         self._emulator = emulator
-        self._interrupter = interrupter or Interrupter(WorkerStopped)
-        self._queues: SelectQueues = lambda: [queue for queue in queues() if not queue.is_push]
+        self._interrupter = interrupter or interrupt.Interrupter(interrupt.WorkerStopped)
+        self._queues: arguments.SelectQueues = lambda: [
+            queue for queue in queues() if not queue.is_push
+        ]
         self._runner = TaskRunner(
             emulator,
             sender,
@@ -208,13 +196,13 @@ class Driver:
         with self.at_work():
             while self.begins_call():
                 with self._interrupter.ending():
-                    refuse_lazy(worker(), "worker")
+                    arguments.refuse_lazy(worker(), "worker")
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Intercept the worker's calls and sleeps."""
         with (
-            interruptible,
+            interrupt.interruptible,
             self._emulator.interceptors.installed(self._intercept),
             sleeping(self._clock, self._sleep),
         ):
@@ -293,7 +281,7 @@ class Driver:
             return lease
         in_vain = self._idle.count_in_vain(queue_name)
         if self._has_nothing_to_do():
-            if in_vain > IDLE_STEPS:
+            if in_vain > interrupt.IDLE_STEPS:
                 self._interrupter.end()
             return lease
         if self._idle.leases.total() > self._max_calls:
@@ -313,7 +301,7 @@ class Driver:
         self._idle.has_slept = True
         if self._has_nothing_to_do():
             self._idle.sleeps += 1
-            if self._idle.sleeps > IDLE_STEPS:
+            if self._idle.sleeps > interrupt.IDLE_STEPS:
                 self._interrupter.end()
         self._clock.advance(seconds)
 

@@ -24,16 +24,7 @@ from pullqueue.push.request import PushResponse
 from pullqueue.push.retry import find_retry, has_no_limit
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.tasks import Task, count_tasks, is_success
-from pullqueue.testing.arguments import (
-    ERRORS,
-    Errors,
-    SelectQueues,
-    check_choices,
-    check_flags,
-    check_is_emulator,
-    check_numbers,
-    select_queues,
-)
+from pullqueue.testing import arguments
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe, describe_payload
 from pullqueue.testing.points import loaded_rpcs
@@ -56,7 +47,7 @@ def run_tasks(
     queues: Iterable[Queue | str] | None = None,
     until: Until = "now",
     follow: bool = True,
-    errors: Errors = "raise",
+    errors: arguments.Errors = "raise",
     rates: bool = False,
     deferred: bool = False,
     max_attempts: int = 1000,
@@ -89,16 +80,16 @@ def run_tasks(
         UnknownQueueError: one of `queues` does not exist.
         ValueError: an argument is not valid, or there is no app for the target of a task.
     """
-    check_is_emulator(emulator, then="app")
-    check_choices(ERRORS, errors=errors)
-    check_flags(follow=follow)
+    arguments.check_is_emulator(emulator, then="app")
+    arguments.check_choices(arguments.ERRORS, errors=errors)
+    arguments.check_flags(follow=follow)
     if not follow and until != "now":
         raise ValueError(f'until is {quoted(until)}: follow=False needs until="now"')
     sender = _make_sender(app, send, deferred=deferred)
     runner = TaskRunner(
         emulator,
         sender,
-        select_queues(emulator, queues, modes=(QueueMode.PUSH,)),
+        arguments.select_queues(emulator, queues, modes=(QueueMode.PUSH,)),
         errors=errors,
         rates=rates,
         max_attempts=max_attempts,
@@ -130,7 +121,7 @@ def run_task(
     app: App | None = None,
     *,
     send: SendFunction | None = None,
-    errors: Errors = "raise",
+    errors: arguments.Errors = "raise",
     deferred: bool = False,
 ) -> Attempt:
     """Send one push task to an app, whether or not it is due, and return the attempt.
@@ -147,8 +138,8 @@ def run_task(
         UnknownTaskError: the queue has no such task.
         ValueError: an argument is not valid, or there is no app for the target of the task.
     """
-    check_is_emulator(emulator, then="task")
-    check_choices(ERRORS, errors=errors)
+    arguments.check_is_emulator(emulator, then="task")
+    arguments.check_choices(arguments.ERRORS, errors=errors)
     sender = _make_sender(app, send, deferred=deferred)
     queue_name = getattr(task, "queue_name", None)
     if queue_name is None:  # of the `get_filtered_tasks` of Google's stub
@@ -193,7 +184,7 @@ class TaskRunner:
         self,
         emulator: Emulator,
         sender: Sender,
-        queues: SelectQueues,
+        queues: arguments.SelectQueues,
         *,
         errors: str,
         rates: bool = False,
@@ -201,8 +192,8 @@ class TaskRunner:
         limit_name: str = "max_attempts",
         ends_endless: bool = False,
     ) -> None:
-        check_flags(rates=rates)
-        check_numbers(1, **{limit_name: max_attempts})
+        arguments.check_flags(rates=rates)
+        arguments.check_numbers(1, **{limit_name: max_attempts})
         self.attempts: list[Attempt] = []
         """Those that have ended, in order."""
         self._emulator = emulator

@@ -8,46 +8,27 @@ from pathlib import Path
 import click
 
 from pullqueue.cli._output import note, read_content, show
-from pullqueue.cli.client import Client, queue_path, without_none
-from pullqueue.cli.client._options import (
-    complete_queue,
-    queue_argument,
-    server_options,
-    task_argument,
-    yes_option,
-)
-from pullqueue.cli.client._tasks import (
-    confirm_deletion,
-    file_option,
-    filter_options,
-    header_option,
-    names_argument,
-    parse_headers,
-    parse_request,
-    seconds_option,
-    state_option,
-    task_table,
-)
+from pullqueue.cli.client import Client, _options, _tasks, queue_path, without_none
 from pullqueue.cli.client.connection import Json
 
 
 @click.command
-@queue_argument
-@task_argument
-@seconds_option
-@server_options
+@_options.queue_argument
+@_options.task_argument
+@_tasks.seconds_option
+@_options.server_options
 def renew(*, queue: str, task: str, seconds: float, client: Client) -> None:
     """Change when the lease of TASK ends."""
     _change_lease(client, queue, task, seconds)
 
 
 @click.command
-@queue_argument
-@names_argument
+@_options.queue_argument
+@_tasks.names_argument
 @click.option("--all", "all_", is_flag=True, help="All leased tasks of the queue.")
-@state_option
-@filter_options
-@server_options
+@_tasks.state_option
+@_tasks.filter_options
+@_options.server_options
 def release(
     *, queue: str, names: tuple[str, ...], all_: bool, client: Client, **options: str | None
 ) -> int:
@@ -68,16 +49,16 @@ def release(
 def _change_lease(client: Client, queue: str, task: str, seconds: float) -> None:
     path = queue_path(queue, "tasks", task, "lease")
     answer = client.post(path, lease_seconds=seconds)
-    show(answer, task_table([answer["task"]]))
+    show(answer, _tasks.task_table([answer["task"]]))
 
 
 @click.command
-@queue_argument
-@names_argument
-@state_option
-@filter_options
-@yes_option
-@server_options
+@_options.queue_argument
+@_tasks.names_argument
+@_tasks.state_option
+@_tasks.filter_options
+@_options.yes_option
+@_options.server_options
 def delete(
     *, queue: str, names: tuple[str, ...], yes: bool, client: Client, **options: str | None
 ) -> int:
@@ -89,20 +70,20 @@ def delete(
     chosen = _chosen(names, options)
     if not names and not yes:
         total = client.get(queue_path(queue, "tasks"), limit=1, **chosen)["total"]
-        confirm_deletion(total, queue)
+        _tasks.confirm_deletion(total, queue)
     return _change(client, [queue], "deleted", action="delete", **chosen)
 
 
 @click.command
-@click.argument("queue", required=False, shell_complete=complete_queue)
-@names_argument
+@click.argument("queue", required=False, shell_complete=_options.complete_queue)
+@_tasks.names_argument
 @click.option("--all", "all_", is_flag=True, help="All exhausted tasks of the queue.")
-@filter_options
+@_tasks.filter_options
 @click.option("--payload", help="New payload of one task.")
-@file_option
+@_tasks.file_option
 @click.option("--request", metavar="METHOD URL", help="New method and URL of one push task.")
-@header_option
-@server_options
+@_tasks.header_option
+@_options.server_options
 def requeue(
     *,
     queue: str | None,
@@ -142,17 +123,17 @@ def requeue(
 def _requeue_changed(
     client: Client, path: str, changes: Json, request: str | None, headers: tuple[str, ...]
 ) -> None:
-    changed = {} if request is None else parse_request(request)
+    changed = {} if request is None else _tasks.parse_request(request)
     if headers:
         push = client.get(path)["task"]["push"] or {"request": {"headers": []}}
-        new = parse_headers(headers)
+        new = _tasks.parse_headers(headers)
         replaced = {name.lower() for name, _ in new}
         kept = [each for each in push["request"]["headers"] if each[0].lower() not in replaced]
         changed["headers"] = kept + [each for each in new if each[1]]
     if changed:
         changes["request"] = changed
     answer = client.post(f"{path}/requeue", **changes)
-    show(answer, task_table([answer["task"]]))
+    show(answer, _tasks.task_table([answer["task"]]))
 
 
 def _chosen(names: tuple[str, ...], options: Json) -> Json:

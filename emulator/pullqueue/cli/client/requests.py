@@ -10,14 +10,7 @@ import click
 from pullqueue.cli._options import checked
 from pullqueue.cli._output import Table, note, show, when
 from pullqueue.cli._words import Choice
-from pullqueue.cli.client import Client, queue_path
-from pullqueue.cli.client._options import (
-    complete_client,
-    complete_queue,
-    number_argument,
-    server_options,
-    since_option,
-)
+from pullqueue.cli.client import Client, _options, queue_path
 from pullqueue.cli.client.connection import Json
 from pullqueue.observe import RECORDED
 from pullqueue.text import closest
@@ -30,8 +23,10 @@ _STATUS = re.compile("failed|[1-5](xx|[0-9]{2})")
 
 
 @click.command
-@number_argument("request")
-@click.option("--queue", shell_complete=complete_queue, help="Only requests on this queue.")
+@_options.number_argument("request")
+@click.option(
+    "--queue", shell_complete=_options.complete_queue, help="Only requests on this queue."
+)
 @click.option("--task", help="Only requests about this task.")
 @click.option(
     "--interface",
@@ -44,7 +39,7 @@ _STATUS = re.compile("failed|[1-5](xx|[0-9]{2})")
 @click.option(
     "--client",
     "agent",
-    shell_complete=complete_client,
+    shell_complete=_options.complete_client,
     help="Only requests with this in the client's address, User-Agent or e-mail address.",
 )
 @click.option(
@@ -59,11 +54,11 @@ _STATUS = re.compile("failed|[1-5](xx|[0-9]{2})")
 @click.option(
     "--fault", type=click.IntRange(1), help="Only those on which a fault of `faults` triggered."
 )
-@since_option
+@_options.since_option
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=20, help="Maximum number of requests."
 )
-@server_options
+@_options.server_options
 def requests(
     *,
     number: str | None,

@@ -13,33 +13,8 @@ import click
 from pullqueue.cli._options import Duration
 from pullqueue.cli._output import STDIN, Table, note, read_content, show, when, write_bytes
 from pullqueue.cli._words import Choice, Group
-from pullqueue.cli.client import Client, queue_path, without_none
-from pullqueue.cli.client._options import (
-    complete_queue,
-    complete_tag,
-    queue_argument,
-    server_options,
-    since_option,
-    task_argument,
-)
+from pullqueue.cli.client import Client, _options, _tasks, queue_path, without_none
 from pullqueue.cli.client._task_changes import delete, release, renew, requeue
-from pullqueue.cli.client._tasks import (
-    CUT,
-    FAILED,
-    event_line,
-    file_option,
-    filter_options,
-    format_head,
-    format_row,
-    header_option,
-    list_table,
-    parse_headers,
-    parse_request,
-    payload_lines,
-    seconds_option,
-    state_option,
-    task_table,
-)
 from pullqueue.cli.client.connection import Json
 from pullqueue.limits import Limits
 from pullqueue.push.addresses import KEPT
@@ -57,14 +32,14 @@ def tasks() -> None:
 
 
 @tasks.command("list")
-@click.argument("queue", required=False, shell_complete=complete_queue)
-@state_option
-@filter_options
+@click.argument("queue", required=False, shell_complete=_options.complete_queue)
+@_tasks.state_option
+@_tasks.filter_options
 @click.option("--client", "holder", help="Only tasks that this client of `workers` has leased.")
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=100, help="Maximum number of results."
 )
-@server_options
+@_options.server_options
 def list_(
     *, queue: str | None, limit: int, client: Client, holder: str | None, **filters: str | None
 ) -> None:
@@ -86,7 +61,7 @@ def list_(
     answer = client.get(queue_path(queue, "tasks"), limit=limit, **filters)
     found = answer["tasks"]
     empty = "" if found else _none_in(client, queue, filters)
-    show(answer, list_table(found, empty=empty, named=False))
+    show(answer, _tasks.list_table(found, empty=empty, named=False))
     kept = next((task["push"]["kept"] for task in found if task["push"]), None)
     if kept:
         note(f"tasks of {queue} are {KEPT}: {kept}")
@@ -103,7 +78,7 @@ def _list_all(client: Client, limit: int, filters: Json) -> None:
     found = answer["tasks"]
     empty = "no exhausted tasks" if is_exhausted else ""
     empty = empty if found or empty else _none_in(client, None, filters)
-    show(answer, list_table(found, empty=empty, named=True))
+    show(answer, _tasks.list_table(found, empty=empty, named=True))
     _note_total(answer)
 
 
@@ -114,15 +89,15 @@ def _note_total(answer: Json) -> None:
 
 
 @tasks.command
-@queue_argument
-@task_argument
+@_options.queue_argument
+@_options.task_argument
 @click.option(
     "--payload",
     is_flag=True,
     help="Print only the payload: byte for byte, but escaped on a terminal.",
 )
-@since_option
-@server_options
+@_options.since_option
+@_options.server_options
 def get(*, queue: str, task: str, payload: bool, since: str | None, client: Client) -> None:
     """Show one TASK, what happened to it, and its payload.
 
@@ -137,19 +112,21 @@ def get(*, queue: str, task: str, payload: bool, since: str | None, client: Clie
         return
     answer = client.get(f"{path}/history", since=since)
     found, problem = answer["task"], answer["problem"]
-    parts: list[str | Table] = list(map(event_line, answer["events"]))
+    parts: list[str | Table] = list(map(_tasks.event_line, answer["events"]))
     if answer["missing"]:
         parts.insert(0, f"  ({answer['missing']})")
     if found and found["leased_by"]:
         note(f"leased by {found['leased_by']['client']} since {when(found['leased_by']['leased'])}")
     if found:
-        table = Table(format_head([found])[:-1], [format_row(found)[:-1]], cut=CUT[1:])
-        parts = [table, *parts, *payload_lines(found["payload"])]
+        table = Table(
+            _tasks.format_head([found])[:-1], [_tasks.format_row(found)[:-1]], cut=_tasks.CUT[1:]
+        )
+        parts = [table, *parts, *_tasks.payload_lines(found["payload"])]
     if answer["last_response"]:
         parts += [
             "",
             "response to the last attempt, at most 4 KiB of it:",
-            *payload_lines(answer["last_response"])[1:],
+            *_tasks.payload_lines(answer["last_response"])[1:],
         ]
     show(answer, *parts)
     if found and found["push"] and found["push"]["limits"]:
@@ -161,18 +138,18 @@ def get(*, queue: str, task: str, payload: bool, since: str | None, client: Clie
 
 
 @tasks.command
-@queue_argument
+@_options.queue_argument
 @click.argument("payload", required=False)
-@file_option
+@_tasks.file_option
 @click.option("--name", help="Name of the task. Default: generated.")
-@click.option("--tag", shell_complete=complete_tag, help="Tag of the task. Default: none.")
+@click.option("--tag", shell_complete=_options.complete_tag, help="Tag of the task. Default: none.")
 @click.option(
     "--request",
     metavar="METHOD URL",
     help='How a push task is sent, such as "PUT /mail". Default: POST to /_ah/queue/QUEUE. '
     "A task with an HTTP target (http://...) can only be created through the Cloud Tasks API.",
 )
-@header_option
+@_tasks.header_option
 @click.option(
     "--eta",
     help="Earliest time of a lease or an attempt, such as 2026-01-01T00:00:00Z. Default: now.",
@@ -180,7 +157,7 @@ def get(*, queue: str, task: str, payload: bool, since: str | None, client: Clie
 @click.option(
     "--countdown", type=Duration(0), help="Alternative to --eta: a delay in seconds or such as 1h."
 )
-@server_options
+@_options.server_options
 def add(
     *,
     queue: str,
@@ -206,20 +183,20 @@ def add(
     data = read_content(file) if file is not None else (payload or "").encode()
     task = {"payload_base64": b64encode(data).decode(), **without_none(fields)}
     if request or headers:
-        request_fields = parse_request(request or "")
-        task["request"] = {**request_fields, "headers": parse_headers(headers)}
+        request_fields = _tasks.parse_request(request or "")
+        task["request"] = {**request_fields, "headers": _tasks.parse_headers(headers)}
     answer = client.post(queue_path(queue, "tasks"), tasks=[task])
     for name, reason in answer["refused"].items():
         in_use = why_in_use(existing=reason == "exists")
         message = f'task "{name}" of queue "{queue}" {in_use}: choose another name'
         raise click.ClickException(message)
-    show(answer, task_table(answer["tasks"]))
+    show(answer, _tasks.task_table(answer["tasks"]))
 
 
 @tasks.command
-@queue_argument
-@task_argument
-@server_options
+@_options.queue_argument
+@_options.task_argument
+@_options.server_options
 def run(*, queue: str, task: str, client: Client) -> int:
     """Send the push task TASK now, and show how the attempt ends.
 
@@ -252,7 +229,7 @@ def _end_of_attempt(client: Client, path: str, number: int) -> Json | None:
         for event in reversed(history["events"]):
             if event["kind"] == "added":
                 break
-            if event["kind"] in (_SUCCEEDED, FAILED) and event["retry_count"] == number:
+            if event["kind"] in (_SUCCEEDED, _tasks.FAILED) and event["retry_count"] == number:
                 return dict(event)
         if monotonic() >= end:
             return None
@@ -260,8 +237,8 @@ def _end_of_attempt(client: Client, path: str, number: int) -> Json | None:
 
 
 @tasks.command
-@queue_argument
-@seconds_option
+@_options.queue_argument
+@_tasks.seconds_option
 @click.option(
     "--max",
     "count",
@@ -269,9 +246,9 @@ def _end_of_attempt(client: Client, path: str, number: int) -> Json | None:
     default=1,
     help="Maximum number of tasks.",
 )
-@click.option("--tag", shell_complete=complete_tag, help="Only tasks with this tag.")
+@click.option("--tag", shell_complete=_options.complete_tag, help="Only tasks with this tag.")
 @click.option("--by-tag", is_flag=True, help="Only tasks with the tag of the first available one.")
-@server_options
+@_options.server_options
 def lease(
     *, queue: str, seconds: float, count: int, tag: str | None, by_tag: bool, client: Client
 ) -> None:
@@ -285,22 +262,22 @@ def lease(
     )
     limited = answer["rate_limited"]
     empty = "more lease calls than the queue permits in a second" if limited else "nothing to lease"
-    show(answer, task_table(answer["tasks"], empty=empty))
+    show(answer, _tasks.task_table(answer["tasks"], empty=empty))
 
 
 @tasks.command
-@click.argument("queue", required=False, shell_complete=complete_queue)
+@click.argument("queue", required=False, shell_complete=_options.complete_queue)
 @click.option(
     "--state",
     type=Choice(["exhausted", "retrying", "available"]),
     help="Only failed tasks in this state.",
 )
-@filter_options
-@since_option
+@_tasks.filter_options
+@_options.since_option
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=100, help="Maximum number of groups."
 )
-@server_options
+@_options.server_options
 def failures(*, client: Client, **filters: object) -> None:
     """Group tasks that failed by status and reason.
 

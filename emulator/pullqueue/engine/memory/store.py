@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pullqueue.clock import Clock
-from pullqueue.engine import task_errors
+from pullqueue.engine import store, task_errors
 from pullqueue.engine.events import (
     ClientLeases,
     Event,
@@ -22,16 +22,6 @@ from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.memory.queue import MemoryQueue
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
-from pullqueue.engine.store import (
-    Insertion,
-    Lease,
-    LeaseRequest,
-    QueueContents,
-    QueueRecord,
-    QueueStatistics,
-    TaskFilter,
-    TaskStore,
-)
 from pullqueue.errors import StoreFullError, is_expected_error
 from pullqueue.limits import Limits
 from pullqueue.tasks import (
@@ -50,7 +40,7 @@ if TYPE_CHECKING:
 __tracebackhide__ = is_expected_error
 
 
-class MemoryStore(TaskStore):
+class MemoryStore(store.TaskStore):
     """Keeps the tasks of all queues in memory, one operation at a time."""
 
     def __init__(self, *, clock: Clock, limits: Limits, names: NameSource) -> None:
@@ -59,7 +49,7 @@ class MemoryStore(TaskStore):
         self._names = names
         self._lock = threading.RLock()
         self._queues: dict[str, MemoryQueue] = {}
-        self._records: dict[str, QueueRecord] = {}
+        self._records: dict[str, store.QueueRecord] = {}
         self._next_sequence = 1
 
     def now_usec(self) -> int:
@@ -75,9 +65,9 @@ class MemoryStore(TaskStore):
         is_runtime: bool,
         retention: Retention,
         storage_limit_bytes: int | None,
-    ) -> Insertion:
+    ) -> store.Insertion:
         with self._lock:
-            record = self._records.get(queue_name, QueueRecord())
+            record = self._records.get(queue_name, store.QueueRecord())
             if record.deleted_usec is not None or (is_runtime and record.settings is None):
                 raise task_errors.deleted_queue(queue_name)
             queue, now_usec = self._now(queue_name)
@@ -88,23 +78,23 @@ class MemoryStore(TaskStore):
                 given = filter(None, (new.name for new in new_tasks))
                 queue.insert(tasks, given, retention, now_usec)
                 self._next_sequence += len(tasks)
-            return Insertion(tasks, refused)
+            return store.Insertion(tasks, refused)
 
-    def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
+    def lease(self, queue_name: str, request: store.LeaseRequest) -> store.Lease:
         with self._lock:
             queue, now_usec = self._now(queue_name)
             if not queue.lease_rate.permit(now_usec, self._limits.leases_per_second):
-                return Lease([], rate_limited=True)
+                return store.Lease([], rate_limited=True)
             if request.group_by_tag:
                 due = queue.tasks.due_by_tag(now_usec, request.max_tasks, request.tag)
             else:
                 due = queue.tasks.due(now_usec, request.max_tasks)
             if request.retention.leases == 0:
                 queue.exhaust(sorted(due, key=lambda task: task.sequence), now_usec)
-                return Lease([])
+                return store.Lease([])
             due = fitting(due, request.payload_bytes)
             if not due:
-                return Lease([])
+                return store.Lease([])
             until_usec = now_usec + request.lease_usec
             leased = leased_until(until_usec, due)
             queue.replace(due, leased)
@@ -113,7 +103,7 @@ class MemoryStore(TaskStore):
             queue.events.record(
                 EventKind.LEASED, now_usec, leased, until_usec, origin=current_origin()
             )
-            return Lease(leased)
+            return store.Lease(leased)
 
     def modify_lease(
         self,
@@ -241,7 +231,9 @@ class MemoryStore(TaskStore):
         with self._lock:
             return self._now(queue_name)[0].get(task_name)
 
-    def list_tasks(self, queue_name: str, task_filter: TaskFilter, *, limit: int) -> list[Task]:
+    def list_tasks(
+        self, queue_name: str, task_filter: store.TaskFilter, *, limit: int
+    ) -> list[Task]:
         with self._lock:
             queue, now_usec = self._now(queue_name)
             return list(islice(queue.tasks.matching(task_filter, now_usec), limit))
@@ -250,7 +242,7 @@ class MemoryStore(TaskStore):
         with self._lock:
             return self._now(queue_name)[0].tasks.count_tags(limit)
 
-    def collect_statistics(self, queue_name: str) -> QueueStatistics:
+    def collect_statistics(self, queue_name: str) -> store.QueueStatistics:
         with self._lock:
             queue, now_usec = self._now(queue_name)
             return queue.collect_statistics(now_usec)
@@ -312,7 +304,7 @@ class MemoryStore(TaskStore):
 
     # -- records and whole stores ----------------------------------------------------------------
 
-    def read_queue_records(self) -> dict[str, QueueRecord]:
+    def read_queue_records(self) -> dict[str, store.QueueRecord]:
         with self._lock:
             return dict(self._records)
 
@@ -326,13 +318,13 @@ class MemoryStore(TaskStore):
 
     def create_queue(self, queue_name: str, *, settings: QueueSettings, reserved_usec: int) -> bool:
         with self._lock:
-            record = self._records.get(queue_name, QueueRecord())
+            record = self._records.get(queue_name, store.QueueRecord())
             deleted_usec = record.deleted_usec
             if record.settings is not None or (
                 deleted_usec is not None and deleted_usec + reserved_usec > self.now_usec()
             ):
                 return False
-            self._records[queue_name] = QueueRecord(settings=settings)
+            self._records[queue_name] = store.QueueRecord(settings=settings)
             return True
 
     def drop_queue_record(self, queue_name: str) -> None:
@@ -342,7 +334,7 @@ class MemoryStore(TaskStore):
     def delete_queue(self, queue_name: str) -> None:
         with self._lock:
             self._queues.pop(queue_name, None)
-            self._records[queue_name] = QueueRecord(deleted_usec=self.now_usec())
+            self._records[queue_name] = store.QueueRecord(deleted_usec=self.now_usec())
 
     def check(self) -> None:
         with self._lock:
@@ -354,7 +346,7 @@ class MemoryStore(TaskStore):
             self._records.clear()
             self._next_sequence = 1
 
-    def export(self) -> dict[str, QueueContents]:
+    def export(self) -> dict[str, store.QueueContents]:
         with self._lock:
             exported = {
                 name: self._now(name)[0].export()._replace(record=self._records.get(name))
@@ -363,7 +355,7 @@ class MemoryStore(TaskStore):
             return {name: contents for name, contents in exported.items() if any(contents)}
 
     def restore(
-        self, contents: Mapping[str, QueueContents], *, retentions: Mapping[str, Retention]
+        self, contents: Mapping[str, store.QueueContents], *, retentions: Mapping[str, Retention]
     ) -> None:
         with self._lock:
             self._queues.clear()
@@ -382,7 +374,7 @@ class MemoryStore(TaskStore):
     # -- parts -----------------------------------------------------------------------------------
 
     def _change_record(self, queue_name: str, **changes: Any) -> None:  # noqa: ANN401 - fields
-        record = self._records.get(queue_name, QueueRecord())
+        record = self._records.get(queue_name, store.QueueRecord())
         self._records[queue_name] = record._replace(**changes)
 
     def _now(self, queue_name: str) -> tuple[MemoryQueue, int]:

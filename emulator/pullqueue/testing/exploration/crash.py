@@ -13,16 +13,7 @@ from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
-from pullqueue.testing.arguments import (
-    SEVERITIES,
-    SelectQueues,
-    Severity,
-    check_actor,
-    check_choices,
-    check_flags,
-    check_is_emulator,
-    select_queues,
-)
+from pullqueue.testing import arguments
 from pullqueue.testing.describing import describe
 from pullqueue.testing.draining import Driver, Worker
 from pullqueue.testing.exploration.injector import CALLER_GETS_ERROR, CrashInjector, CrashPlan
@@ -46,8 +37,8 @@ def crash_test(
     queues: Iterable[Queue | str] | None = None,
     services: bool = True,
     errors: bool = False,
-    unseen: Severity = "error",
-    undeleted: Severity = "warn",
+    unseen: arguments.Severity = "error",
+    undeleted: arguments.Severity = "warn",
     max_calls: int = 1000,
 ) -> CrashResult:
     """Check that a worker, or an app's handlers, survive a crash at any of their calls.
@@ -97,9 +88,9 @@ def crash_test(
             the worker calls `run_tasks`, or a function is asynchronous or a generator.
         UnknownQueueError: one of `queues` does not exist.
     """
-    check_is_emulator(emulator)
-    check_flags(services=services, errors=errors)
-    check_choices(SEVERITIES, unseen=unseen, undeleted=undeleted)
+    arguments.check_is_emulator(emulator)
+    arguments.check_flags(services=services, errors=errors)
+    arguments.check_choices(arguments.SEVERITIES, unseen=unseen, undeleted=undeleted)
     sender = Sender(app, send, deferred=deferred)
     if worker is None and not sender.is_set:
         raise TypeError(
@@ -107,9 +98,9 @@ def crash_test(
             "app), send= (a function that sends a request by a test client) or deferred=True"
         )
     if worker is not None:
-        check_actor(worker)
+        arguments.check_actor(worker)
     modes = (QueueMode.PULL,) * (worker is not None) + (QueueMode.PUSH,) * sender.is_set
-    selected = select_queues(emulator, queues, modes=modes)
+    selected = arguments.select_queues(emulator, queues, modes=modes)
     note_apps(worker, app, send)
     trial = _CrashTrial(
         emulator=emulator,
@@ -142,7 +133,7 @@ class _CrashTrial(Trial):
     worker: Worker
     make_driver: Callable[..., Driver]
     """Makes one with the options of the test."""
-    queues: SelectQueues
+    queues: arguments.SelectQueues
     errors: bool
     """Calls fail as well."""
     crashes: int = 0

@@ -19,18 +19,7 @@ from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.faults.fault import find_faults
 from pullqueue.push.wsgi_sender import environ_restored
-from pullqueue.testing.arguments import (
-    SEVERITIES,
-    Severity,
-    check_actor,
-    check_choices,
-    check_flags,
-    check_is_emulator,
-    check_numbers,
-    check_seconds,
-    refuse_lazy,
-    select_queues,
-)
+from pullqueue.testing import arguments
 from pullqueue.testing.describing import describe
 from pullqueue.testing.exploration.handlers import Refusal
 from pullqueue.testing.exploration.locks import InstanceLock, raced_locks
@@ -71,8 +60,8 @@ def race_test(
     instances: bool = True,
     services: bool = True,
     errors: Literal["raise", "retry"] = "raise",
-    unseen: Severity = "error",
-    undeleted: Severity = "warn",
+    unseen: arguments.Severity = "error",
+    undeleted: arguments.Severity = "warn",
     max_calls: int = 1000,
 ) -> RaceResult:
     """Check what workers and handlers do to each other, in every order of their calls.
@@ -131,17 +120,21 @@ def race_test(
         UnknownQueueError: one of `queues` does not exist.
         ValueError: an argument is not valid, or `replay` is of another test.
     """
-    check_is_emulator(emulator, then="actors")
-    check_numbers(1, schedules=schedules, copies=copies, max_calls=max_calls)
-    check_numbers(0, preemptions=preemptions, seed=seed)
-    check_seconds(seconds=seconds)
-    check_choices(("raise", "retry"), errors=errors)
-    check_choices(SEVERITIES, unseen=unseen, undeleted=undeleted)
-    check_flags(clock=clock, instances=instances, reduce=reduce, services=services)
+    arguments.check_is_emulator(emulator, then="actors")
+    arguments.check_numbers(1, schedules=schedules, copies=copies, max_calls=max_calls)
+    arguments.check_numbers(0, preemptions=preemptions, seed=seed)
+    arguments.check_seconds(seconds=seconds)
+    arguments.check_choices(("raise", "retry"), errors=errors)
+    arguments.check_choices(arguments.SEVERITIES, unseen=unseen, undeleted=undeleted)
+    arguments.check_flags(clock=clock, instances=instances, reduce=reduce, services=services)
     sender = Sender(app, send, deferred=deferred)
     if queues is not None and not sender.is_set:
         raise TypeError("queues are those whose push tasks are sent: pass app=, send= or deferred=")
-    selected = select_queues(emulator, queues, modes=(QueueMode.PUSH,)) if sender.is_set else list
+    selected = (
+        arguments.select_queues(emulator, queues, modes=(QueueMode.PUSH,))
+        if sender.is_set
+        else list
+    )
     note_apps(*actors, app, send)
     race = _Race(
         emulator=emulator,
@@ -203,7 +196,7 @@ def _name_actors(
             "handles push tasks, as app=, send= or deferred=True"
         )
     for actor in actors:
-        check_actor(actor)
+        arguments.check_actor(actor)
     all_names = [getattr(actor, "__name__", type(actor).__name__) for actor in actors] * copies
     counts, seen = Counter(all_names), Counter[str]()
     named: list[tuple[str, str, Callable[[], object]]] = []
@@ -218,7 +211,7 @@ def _act(name: str, actor: RaceFunction) -> None:
     if inspect.iscoroutinefunction(actor):
         asyncio.run(actor())
     else:
-        refuse_lazy(actor(), name)
+        arguments.refuse_lazy(actor(), name)
 
 
 @dataclass(eq=False, kw_only=True)
