@@ -14,11 +14,16 @@ from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
 from pullqueue.engine import task_errors, validation
 from pullqueue.engine.interceptors import CallLog, Interceptors
 from pullqueue.engine.memory.store import MemoryStore
-from pullqueue.engine.name_source import NameSource, random_names
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.retention import Retention, compute_retention
 from pullqueue.engine.settings_validation import check_settings
-from pullqueue.engine.store import QueueContents, QueueRecord, StoreFactory
+from pullqueue.engine.store import (
+    NameSource,
+    QueueContents,
+    QueueRecord,
+    StoreFactory,
+    random_names,
+)
 from pullqueue.errors import QueueNameInUseError, UnknownQueueError, is_expected_error
 from pullqueue.limits import Limits
 from pullqueue.tasks import LOCATED, split_queue_name

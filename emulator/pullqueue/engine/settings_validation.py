@@ -12,7 +12,7 @@ from pullqueue.tasks import HttpRequest
 from pullqueue.text import SECONDS_PER_UNIT, is_number, quoted
 
 if TYPE_CHECKING:
-    from pullqueue.config.model import HttpTarget, QueueSettings, Rate
+    from pullqueue.config.model import HttpTarget, QueueSettings
 
 _LONGEST_SECONDS = 10_000 * 366 * DAY_SECONDS
 _LARGEST: Mapping[str, int] = {
@@ -36,7 +36,9 @@ def check_settings(settings: QueueSettings) -> None:
         if value is not None and not (is_number(value) and 0 <= value <= largest):
             raise _invalid(settings, f"{name} is {quoted(value)}: use a number from 0 to {largest}")
     rate, target = settings.rate, settings.target
-    if rate is not None and not _is_rate(rate):
+    if rate is not None and not (
+        rate.unit in SECONDS_PER_UNIT and 0 <= rate.per_second <= RATE_PER_SECOND
+    ):
         raise _invalid(
             settings,
             f"rate is {quoted(rate.count)}/{rate.unit:.9}: use a number, a slash and s, m, h or d; "
@@ -65,10 +67,6 @@ def _any_request(target: HttpTarget) -> HttpRequest:
         headers=target.headers,
         token=target.token,
     )
-
-
-def _is_rate(rate: Rate) -> bool:
-    return rate.unit in SECONDS_PER_UNIT and 0 <= rate.per_second <= RATE_PER_SECOND
 
 
 def _invalid(settings: QueueSettings, problem: str) -> InvalidQueueSettingsError:

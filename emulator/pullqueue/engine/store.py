@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pullqueue.clock import Clock, from_usec
 from pullqueue.engine.events import ClientLeases, Event, EventKind, Flow, Operation
-from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.limits import Limits
 from pullqueue.tasks import (
@@ -28,11 +28,36 @@ if TYPE_CHECKING:
     from pullqueue.config.model import QueueSettings
 
 
+NameSource = Callable[[], str]
+"""Returns another name for a task at each call. A name that is in use is skipped."""
+
+
+def random_names(seed: int | None = None) -> NameSource:
+    """Return a source of names like production's: 16 lower-case hex digits.
+
+    With a `seed` the names are the same at each run.
+    """
+    bits = random.Random(seed).getrandbits  # noqa: S311 - names are not secret
+    return lambda: f"{bits(64):016x}"
+
+
 class Insertion(NamedTuple):
     """The result of an insert: the tasks stored, and the names that were in use and why."""
 
     added: list[Task]
     refused: dict[str, type[NameInUseError]]
+
+
+class Target(NamedTuple):
+    """The queue that tasks are added to."""
+
+    queue: str
+    is_runtime: bool
+    """True if it was created at run time: it exists as long as its record has its settings, any
+    other one unless its record says that it was deleted."""
+    retention: Retention
+    storage_limit_bytes: int | None
+    """The maximum size of the tasks of all queues."""
 
 
 class QueueRecord(NamedTuple):
@@ -57,6 +82,16 @@ class LeaseRequest(NamedTuple):
     group_by_tag: bool
     tag: str | None
     """With `group_by_tag`: the tag wanted; None: that of the first task."""
+    retention: Retention
+
+
+class LeaseChange(NamedTuple):
+    """A new end of a lease."""
+
+    expected_eta_usec: int | None
+    """The end of the lease that the caller holds; None matches any."""
+    lease_usec: int
+    """From now; 0 releases the task."""
     retention: Retention
 
 
@@ -171,19 +206,8 @@ class TaskStore(ABC):
         """Return the time by which tasks become due and leases expire."""
 
     @abstractmethod
-    def insert(
-        self,
-        queue_name: str,
-        new_tasks: Sequence[NewTask],
-        *,
-        is_runtime: bool,
-        retention: Retention,
-        storage_limit_bytes: int | None,
-    ) -> Insertion:
+    def insert(self, target: Target, new_tasks: Sequence[NewTask]) -> Insertion:
         """Store tasks, except those whose name is in use; generate missing names.
-
-        A queue that was created at run time (`is_runtime`) exists as long as its record has its
-        settings; any other one unless its record says that it was deleted.
 
         Raises:
             UnknownQueueError: the queue was deleted; nothing is stored.
@@ -196,18 +220,8 @@ class TaskStore(ABC):
         """Lease the first due tasks."""
 
     @abstractmethod
-    def modify_lease(
-        self,
-        queue_name: str,
-        task_name: str,
-        *,
-        expected_eta_usec: int | None,
-        lease_usec: int,
-        retention: Retention,
-    ) -> Task:
-        """Change the end of the current lease of a task to `lease_usec` from now; 0 releases it.
-
-        `expected_eta_usec` is the end of the lease that the caller holds; None matches any.
+    def modify_lease(self, queue_name: str, task_name: str, change: LeaseChange) -> Task:
+        """Change the end of the current lease of a task.
 
         Raises:
             UnknownTaskError: there never was such a task.

@@ -9,26 +9,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeGuard
 
+from pullqueue import errors
 from pullqueue.clock import FIRST_USEC, LAST_USEC, USEC_PER_SECOND, from_usec
 from pullqueue.engine.request_validation import METHODS_WITH_BODY, check_request
-from pullqueue.errors import (
-    DuplicateTaskNameError,
-    InvalidEtaError,
-    InvalidLeaseTimeError,
-    InvalidMaxTasksError,
-    InvalidQueueNameError,
-    InvalidTagError,
-    InvalidTaskError,
-    InvalidTaskNameError,
-    TaskTooLargeError,
-    TooManyTasksError,
-    is_expected_error,
-)
 from pullqueue.limits import DAY_SECONDS, LOCATION_NAME, QUEUE_NAME, Limits
 from pullqueue.tasks import LOCATED, HttpRequest, NewTask
 from pullqueue.text import is_integer, is_number, quoted
 
-__tracebackhide__ = is_expected_error
+__tracebackhide__ = errors.is_expected_error
 
 _is_queue_name = re.compile(f"{QUEUE_NAME}({LOCATED}{LOCATION_NAME})?").fullmatch
 _LARGEST_COUNT = 2**63 - 1
@@ -57,9 +45,11 @@ def name_of(task: AnyTask | str) -> str:
     if isinstance(task, str):
         return task
     if not is_task(task):
-        raise InvalidTaskNameError(f"{quoted(task)} is neither a task nor a task name")
+        raise errors.InvalidTaskNameError(f"{quoted(task)} is neither a task nor a task name")
     if not isinstance(task.name, str):
-        raise InvalidTaskNameError(f"{quoted(task)} has no name: add it first, or set its name")
+        raise errors.InvalidTaskNameError(
+            f"{quoted(task)} has no name: add it first, or set its name"
+        )
     return task.name
 
 
@@ -85,7 +75,7 @@ def check_new_tasks(
         DuplicateTaskNameError: two tasks of the batch have the same name.
     """
     if len(tasks) > limits.tasks_per_add:
-        raise TooManyTasksError(
+        raise errors.TooManyTasksError(
             f"{len(tasks)} tasks in one batch: the maximum is {limits.tasks_per_add}; split the "
             "batch"
         )
@@ -94,14 +84,14 @@ def check_new_tasks(
     names = [task.name for task in tasks if task.name is not None]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise DuplicateTaskNameError(
+        raise errors.DuplicateTaskNameError(
             f"task name {quoted(twice)} occurs twice in one batch: names are unique in a queue"
         )
     etas_usec = [task.eta_usec for task in tasks if task.eta_usec is not None]
     if etas_usec:
         last_usec, current_usec = max(etas_usec), now_usec()
         if last_usec > current_usec + limits.eta_seconds_ahead * USEC_PER_SECOND:
-            raise InvalidEtaError(
+            raise errors.InvalidEtaError(
                 f"eta is {from_usec(last_usec).isoformat()}; the maximum is "
                 f"{limits.eta_seconds_ahead} seconds ({limits.eta_seconds_ahead // DAY_SECONDS} "
                 f"days) from now, which is {from_usec(current_usec).isoformat()} here"
@@ -123,7 +113,7 @@ def check_queue_name(name: str) -> str:
         InvalidQueueNameError: it is not valid.
     """
     if not _is_queue_name(name):
-        raise InvalidQueueNameError(
+        raise errors.InvalidQueueNameError(
             f"invalid queue name {quoted(name)}: use letters, digits and hyphens (1 to 100 "
             "characters)",
             queue_name=name,
@@ -139,13 +129,13 @@ def check_lease_seconds(lease_seconds: object, limits: Limits, now_usec: int) ->
             a time that no datetime can represent.
     """
     if not is_number(lease_seconds) or not 0 <= lease_seconds <= limits.lease_seconds:
-        raise InvalidLeaseTimeError(
+        raise errors.InvalidLeaseTimeError(
             f"lease_seconds is {quoted(lease_seconds)}: it must be a number of seconds from 0 to "
             f"{limits.lease_seconds}"
         )
     length_usec = int(lease_seconds * USEC_PER_SECOND)
     if now_usec + length_usec > LAST_USEC:
-        raise InvalidLeaseTimeError(
+        raise errors.InvalidLeaseTimeError(
             f"lease_seconds is {lease_seconds}: a lease from {from_usec(now_usec).isoformat()} "
             "on would end after the year 9999; use a shorter one, or an earlier clock"
         )
@@ -159,7 +149,7 @@ def check_max_tasks(count: object, limits: Limits) -> int:
         InvalidMaxTasksError: it is not an integer from 1 to the limit.
     """
     if not is_integer(count) or not 1 <= count <= limits.tasks_per_lease:
-        raise InvalidMaxTasksError(
+        raise errors.InvalidMaxTasksError(
             f"max_tasks is {quoted(count)}: it must be an integer from 1 to "
             f"{limits.tasks_per_lease}"
         )
@@ -173,7 +163,9 @@ def check_list_limit(count: object) -> int:
         InvalidMaxTasksError: it is not an integer, 0 or more.
     """
     if not is_integer(count) or not 0 <= count <= _LARGEST_COUNT:
-        raise InvalidMaxTasksError(f"limit is {quoted(count)}: it must be an integer, 0 or more")
+        raise errors.InvalidMaxTasksError(
+            f"limit is {quoted(count)}: it must be an integer, 0 or more"
+        )
     return count
 
 
@@ -192,24 +184,28 @@ def check_tag(value: object, limits: Limits) -> None:
     if value is None:
         return
     if not isinstance(value, str):
-        raise InvalidTagError(f"tag is {quoted(value)}: it must be text, or None for no tag")
+        raise errors.InvalidTagError(f"tag is {quoted(value)}: it must be text, or None for no tag")
     if len(value) > limits.tag_characters:
-        raise InvalidTagError(
+        raise errors.InvalidTagError(
             f"tag has {len(value)} characters ({quoted(value, limit=20)}); the maximum is "
             f"{limits.tag_characters}"
         )
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidTagError(f"tag is {quoted(value)}: it cannot be encoded in UTF-8") from None
+        raise errors.InvalidTagError(
+            f"tag is {quoted(value)}: it cannot be encoded in UTF-8"
+        ) from None
 
 
 def _check_new_task(task: object, limits: Limits, *, absolute_urls: bool) -> None:
     if not isinstance(task, NewTask):
-        raise InvalidTaskError(f"{quoted(task)} is not a task to add: pass a pullqueue.NewTask")
+        raise errors.InvalidTaskError(
+            f"{quoted(task)} is not a task to add: pass a pullqueue.NewTask"
+        )
     payload: object = task.payload  # not what its annotation promises
     if not isinstance(payload, bytes):
-        raise InvalidTaskError(
+        raise errors.InvalidTaskError(
             f"payload is of type {type(payload).__name__}: it must be bytes or text"
         )
     if task.request is not None:
@@ -224,7 +220,7 @@ def _check_new_task(task: object, limits: Limits, *, absolute_urls: bool) -> Non
 
 def _check_body(body: bytes, request: HttpRequest, limits: Limits) -> None:
     if body and request.method not in METHODS_WITH_BODY:
-        raise InvalidTaskError(
+        raise errors.InvalidTaskError(
             f"a {request.method} request has no body, and the payload has {len(body)} bytes: use "
             "POST, PUT or PATCH, or no payload"
         )
@@ -233,8 +229,8 @@ def _check_body(body: bytes, request: HttpRequest, limits: Limits) -> None:
         raise _too_large("push task (url, headers, body)", size, limits.push_task_bytes)
 
 
-def _too_large(what: str, size: int, maximum: int) -> TaskTooLargeError:
-    return TaskTooLargeError(
+def _too_large(what: str, size: int, maximum: int) -> errors.TaskTooLargeError:
+    return errors.TaskTooLargeError(
         f"{what} has {size} bytes; the maximum is {maximum}: store the data elsewhere and put a "
         "reference in the task"
     )
@@ -244,12 +240,12 @@ def _check_name(name: object, limits: Limits) -> None:
     if name is None:
         return
     if not isinstance(name, str) or not _is_task_name(name):
-        raise InvalidTaskNameError(
+        raise errors.InvalidTaskNameError(
             f"task name is {quoted(name)}: use letters A-Z a-z, digits, _ and -, or no name to "
             "have one generated"
         )
     if len(name) > limits.task_name_characters:
-        raise InvalidTaskNameError(
+        raise errors.InvalidTaskNameError(
             f"task name has {len(name)} characters ({quoted(name, limit=20)}); the maximum is "
             f"{limits.task_name_characters}"
         )
@@ -259,6 +255,6 @@ def _check_eta(eta_usec: object) -> None:
     if eta_usec is None:
         return
     if type(eta_usec) is not int or not FIRST_USEC <= eta_usec <= LAST_USEC:
-        raise InvalidEtaError(
+        raise errors.InvalidEtaError(
             f"eta is {quoted(eta_usec)}: use microseconds since 1970, in the years 1 to 9999"
         )

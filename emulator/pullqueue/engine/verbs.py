@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pullqueue.engine import validation
 from pullqueue.engine.interceptors import interceptable, touch, touched
 from pullqueue.engine.queue_base import QueueBase, QueueState
-from pullqueue.engine.store import Insertion, Lease, LeaseRequest
+from pullqueue.engine.store import Insertion, Lease, LeaseChange, LeaseRequest, Target
 from pullqueue.errors import InvalidTagError, QueuePausedError, is_expected_error
 from pullqueue.limits import Limits
 from pullqueue.tasks import HttpRequest, NewTask, Task, default_url
@@ -32,13 +32,9 @@ def insert(
     limits = queue.limits
     if push_task_bytes is not None:
         limits = limits._replace(push_task_bytes=push_task_bytes)
-    insertion = queue.store.insert(
-        queue.name,
-        check_new_tasks(queue, tasks, limits, absolute_urls=absolute_urls),
-        is_runtime=queue.is_runtime,
-        retention=queue.retention,
-        storage_limit_bytes=queue.storage_limit_bytes,
-    )
+    tasks = check_new_tasks(queue, tasks, limits, absolute_urls=absolute_urls)
+    target = Target(queue.name, queue.is_runtime, queue.retention, queue.storage_limit_bytes)
+    insertion = queue.store.insert(target, tasks)
     touch(queue.name, [*insertion.added, *insertion.refused])
     return insertion
 
@@ -97,13 +93,8 @@ def modify_lease(
     """
     queue.check_pull()
     touch(queue.name, [task_name])
-    return queue.store.modify_lease(
-        queue.name,
-        task_name,
-        expected_eta_usec=expected_eta_usec,
-        lease_usec=_lease_usec(queue, lease_seconds),
-        retention=queue.retention,
-    )
+    change = LeaseChange(expected_eta_usec, _lease_usec(queue, lease_seconds), queue.retention)
+    return queue.store.modify_lease(queue.name, task_name, change)
 
 
 @interceptable

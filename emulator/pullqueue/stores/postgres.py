@@ -21,9 +21,15 @@ from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import current_origin
-from pullqueue.engine.name_source import NameSource
-from pullqueue.engine.retention import Retention
-from pullqueue.engine.store import Claim, Insertion, Lease, LeaseRequest, StoreFactory
+from pullqueue.engine.store import (
+    Claim,
+    Insertion,
+    Lease,
+    LeaseRequest,
+    NameSource,
+    StoreFactory,
+    Target,
+)
 from pullqueue.errors import InternalError, PullQueueError, StoreError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.postgres_pool import SYSTEM_CLOCK, Address, Connection, Connections, prepare
@@ -35,15 +41,7 @@ from pullqueue.stores.rows import (
     lists_of_new_tasks,
     result_values,
 )
-from pullqueue.stores.session import (
-    OWN,
-    DeadlockError,
-    Keys,
-    Session,
-    Target,
-    closed_error,
-    retried,
-)
+from pullqueue.stores.session import OWN, DeadlockError, Keys, Session, closed_error, retried
 from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sql_files import statements, with_scope
 from pullqueue.tasks import AttemptRecord, NewTask, Task
@@ -171,29 +169,21 @@ class PostgresStore(SqlStore[PostgresSession]):
     # -- operations ------------------------------------------------------------------------------
 
     @retried
-    def insert(
-        self,
-        queue_name: str,
-        new_tasks: Sequence[NewTask],
-        *,
-        is_runtime: bool,
-        retention: Retention,
-        storage_limit_bytes: int | None,
-    ) -> Insertion:
+    def insert(self, target: Target, new_tasks: Sequence[NewTask]) -> Insertion:
         with self._session() as session:
-            new = (session, Target(queue_name, is_runtime, retention.lifetime_usec), new_tasks)
-            if storage_limit_bytes is not None:
+            new = (session, target, new_tasks)
+            if target.storage_limit_bytes is not None:
                 with session.transaction():
                     session.row("lock_totals")
                     self._catch_up(session)
-                    insertion = self._insert_within(*new, storage_limit_bytes)
+                    insertion = self._insert_within(*new)
             elif len(new_tasks) == 1 or not any(task.name for task in new_tasks):
                 # One statement is enough, unless a name that was given is in use.
                 insertion = self._insert(*new)
             else:
                 with session.transaction():
                     insertion = self._insert(*new)
-        self._touch(queue_name, len(insertion.added))
+        self._touch(target.queue, len(insertion.added))
         return insertion
 
     def _store(
@@ -204,7 +194,9 @@ class PostgresStore(SqlStore[PostgresSession]):
             "insert",
             now_usec=session.clock_usec,
             origin=encode(current_origin()),
-            **target._asdict(),
+            queue=queue_name,
+            is_runtime=target.is_runtime,
+            lifetime_usec=target.retention.lifetime_usec,
             **lists_of_new_tasks(named),
         )
         if not rows and not session.rows(

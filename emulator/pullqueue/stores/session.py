@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
-from typing import ClassVar, NamedTuple, ParamSpec, TypeVar
+from typing import ClassVar, ParamSpec, TypeVar
 
 from pullqueue.errors import TransientError
 from pullqueue.stores.rows import Row, decode_task, encode_task
@@ -106,15 +106,6 @@ class Session(ABC):
     def row(self, statement: str, **parameters: object) -> Row | None:
         """Execute a statement and return its first row, or None."""
         return next(iter(self.rows(statement, **parameters)), None)
-
-
-class Target(NamedTuple):
-    """The queue that tasks are added to."""
-
-    queue: str
-    is_runtime: bool
-    """True if it was made at run time."""
-    lifetime_usec: int | None
 
 
 class DeadlockError(TransientError):

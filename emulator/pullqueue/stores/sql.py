@@ -17,11 +17,11 @@ from pullqueue.engine import task_errors
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.retention import Retention
-from pullqueue.engine.store import Insertion, QueueContents
+from pullqueue.engine.store import Insertion, LeaseChange, QueueContents, Target
 from pullqueue.errors import PullQueueError, TransientError
 from pullqueue.limits import KIB
 from pullqueue.stores.rows import Row, attempted, count_finished, encode, is_storable, result_values
-from pullqueue.stores.session import Target, retried
+from pullqueue.stores.session import retried
 from pullqueue.stores.sql_reading import HOUR_SECONDS, S
 from pullqueue.stores.sql_records import SqlRecords
 from pullqueue.tasks import (
@@ -124,15 +124,15 @@ class SqlStore(SqlRecords[S]):
                 added.update((task.name, task) for task in tasks)
         return Insertion([added[new.name] for new in named if new.name in added], refused)
 
-    def _insert_within(
-        self, session: S, target: Target, new_tasks: Sequence[NewTask], limit_bytes: int
-    ) -> Insertion:
+    def _insert_within(self, session: S, target: Target, new_tasks: Sequence[NewTask]) -> Insertion:
+        """Store tasks if their queue's limit permits their size."""
         refused = self._names_in_use(session, target.queue, new_tasks)
         accepted = self._named([new for new in new_tasks if new.name not in refused])
         if not accepted:
             return Insertion([], refused)
         needed = self._all_bytes(session) + sum(new.stored_bytes for new in accepted)
-        if needed > limit_bytes:
+        limit_bytes = target.storage_limit_bytes
+        if limit_bytes is not None and needed > limit_bytes:
             raise task_errors.over_quota(len(accepted), needed, limit_bytes)
         added, more = self._insert(session, target, accepted)
         return Insertion(added, refused | more)
@@ -173,27 +173,19 @@ class SqlStore(SqlRecords[S]):
     # -- changing and deleting -------------------------------------------------------------------
 
     @retried
-    def modify_lease(
-        self,
-        queue_name: str,
-        task_name: str,
-        *,
-        expected_eta_usec: int | None,
-        lease_usec: int,
-        retention: Retention,
-    ) -> Task:
-        kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
+    def modify_lease(self, queue_name: str, task_name: str, change: LeaseChange) -> Task:
+        kind = EventKind.EXTENDED if change.lease_usec else EventKind.RELEASED
         with self._operation() as session:
             row = is_storable(task_name) and session.row(
                 "modify_lease",
                 now_usec=session.clock_usec,
                 queue=queue_name,
                 name=task_name,
-                expected_eta_usec=expected_eta_usec,
-                lease_usec=lease_usec,
+                expected_eta_usec=change.expected_eta_usec,
+                lease_usec=change.lease_usec,
                 kind=kind.value,
                 origin=encode(current_origin()),
-                **retention._asdict(),
+                **change.retention._asdict(),
             )
             if not row:
                 raise self._lease_lost(session, queue_name, task_name)

@@ -24,7 +24,6 @@ from pullqueue.engine.events import (
     count_leases,
     find_last_leases,
 )
-from pullqueue.engine.name_source import NameSource
 from pullqueue.limits import Limits
 from pullqueue.stores.rows import (
     decode_kind,
@@ -48,7 +47,9 @@ S = TypeVar("S", bound=Session)
 class SqlReader(store.TaskStore, Generic[S]):
     """The part of a store in a database that reads, with sessions of the database's own kind."""
 
-    def __init__(self, keys: Keys, *, clock: Clock, limits: Limits, names: NameSource) -> None:
+    def __init__(
+        self, keys: Keys, *, clock: Clock, limits: Limits, names: store.NameSource
+    ) -> None:
         self._keys = keys
         self._clock = clock
         self._limits = limits

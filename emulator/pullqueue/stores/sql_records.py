@@ -8,8 +8,14 @@ from contextlib import AbstractContextManager
 
 from pullqueue.clock import Clock
 from pullqueue.config.model import QueueSettings
-from pullqueue.engine.name_source import NameSource
-from pullqueue.engine.store import CronRun, QueueRecord, StoredProject, StoreFactory, TaskStore
+from pullqueue.engine.store import (
+    CronRun,
+    NameSource,
+    QueueRecord,
+    StoredProject,
+    StoreFactory,
+    TaskStore,
+)
 from pullqueue.limits import Limits
 from pullqueue.stores.rows import encode
 from pullqueue.stores.session import Keys, retried

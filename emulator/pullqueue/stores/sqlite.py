@@ -19,18 +19,11 @@ from pullqueue.engine import task_errors
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.memory.rates import RateLimiter
-from pullqueue.engine.name_source import NameSource
-from pullqueue.engine.retention import Retention
-from pullqueue.engine.store import (
-    Insertion,
-    Lease,
-    LeaseRequest,
-    StoreFactory,
-)
+from pullqueue.engine.store import Insertion, Lease, LeaseRequest, NameSource, StoreFactory, Target
 from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.rows import Row, count_finished, encode, encode_tag, result_values
-from pullqueue.stores.session import OWN, Keys, Session, Target, closed_error
+from pullqueue.stores.session import OWN, Keys, Session, closed_error
 from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sql_files import statements, with_scope
 from pullqueue.stores.sqlite_file import SqliteFile, opening_error
@@ -133,31 +126,20 @@ class SqliteStore(SqlStore[SqliteSession]):
 
     # -- operations ------------------------------------------------------------------------------
 
-    def insert(
-        self,
-        queue_name: str,
-        new_tasks: Sequence[NewTask],
-        *,
-        is_runtime: bool,
-        retention: Retention,
-        storage_limit_bytes: int | None,
-    ) -> Insertion:
+    def insert(self, target: Target, new_tasks: Sequence[NewTask]) -> Insertion:
         with self._writing() as session:
-            new = (session, Target(queue_name, is_runtime, retention.lifetime_usec), new_tasks)
-            if storage_limit_bytes is None:
-                insertion = self._insert(*new)
-            else:
-                insertion = self._insert_within(*new, storage_limit_bytes)
-        self._touch(queue_name, len(insertion.added))
+            insert = self._insert if target.storage_limit_bytes is None else self._insert_within
+            insertion = insert(session, target, new_tasks)
+        self._touch(target.queue, len(insertion.added))
         return insertion
 
     def _store(
         self, session: SqliteSession, target: Target, named: Sequence[NewTask]
     ) -> list[Task]:
-        queue_name, is_runtime, lifetime_usec = target
+        queue_name, lifetime_usec = target.queue, target.retention.lifetime_usec
         now_usec = session.now_usec
         ends_usec = None if lifetime_usec is None else now_usec + lifetime_usec
-        row = session.row("next_sequence", queue=queue_name, is_runtime=is_runtime)
+        row = session.row("next_sequence", queue=queue_name, is_runtime=target.is_runtime)
         if row is None:
             raise task_errors.deleted_queue(queue_name)
         first = row[0]

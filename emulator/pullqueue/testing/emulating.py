@@ -20,8 +20,7 @@ from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.memory.store import MemoryStore
-from pullqueue.engine.name_source import random_names
-from pullqueue.engine.store import StoreFactory
+from pullqueue.engine.store import StoreFactory, random_names
 from pullqueue.errors import ClockError, ConfigFileError
 from pullqueue.faults.declaration import Faults
 from pullqueue.limits import Limits

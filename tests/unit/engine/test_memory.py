@@ -1,4 +1,4 @@
-"""pullqueue.engine.memory: its indexes of tasks and names, rates, and engine.name_source."""
+"""pullqueue.engine.memory: its indexes of tasks and names, rates; and random names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pullqueue.engine.memory import index
 from pullqueue.engine.memory.index import OrderedIndex
 from pullqueue.engine.memory.name_index import NameIndex
 from pullqueue.engine.memory.rates import LeaseCounter, RateLimiter
-from pullqueue.engine.name_source import random_names
+from pullqueue.engine.store import random_names
 from pullqueue.limits import MIB
 
 SECOND = 1_000_000

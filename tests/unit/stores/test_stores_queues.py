@@ -31,7 +31,7 @@ from pullqueue import (
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate, RetryParameters
 from pullqueue.engine import verbs
 from pullqueue.engine.retention import Retention
-from pullqueue.engine.store import Insertion
+from pullqueue.engine.store import Insertion, Target
 from pullqueue.stores import open_store
 
 MADE = QueueSettings(name="made", mode=QueueMode.PULL)
@@ -314,9 +314,7 @@ class TestDeletedQueue:
         new = NewTask()
 
         def insert(*, is_runtime: bool) -> Insertion:
-            return store.insert(
-                "q", [new], is_runtime=is_runtime, retention=Retention(), storage_limit_bytes=None
-            )
+            return store.insert(Target("q", is_runtime, Retention(), None), [new])
 
         with pytest.raises(UnknownQueueError):
             insert(is_runtime=True)

@@ -15,9 +15,8 @@ from pullqueue.engine.memory.exhaustion import ExhaustedTasks, ExhaustionSchedul
 from pullqueue.engine.memory.index import TaskIndex
 from pullqueue.engine.memory.name_index import NameIndex
 from pullqueue.engine.memory.rates import LeaseCounter, RateLimiter
-from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
-from pullqueue.engine.store import QueueContents, QueueStatistics
+from pullqueue.engine.store import NameSource, QueueContents, QueueStatistics
 from pullqueue.limits import Limits
 from pullqueue.tasks import (
     AttemptResult,
@@ -99,17 +98,12 @@ class MemoryQueue:
         used = {new.name for new in accepted}
         tasks: list[Task] = []
         for sequence, new in enumerate(accepted, first):
-            name = new.name or self._generated(source, used)
+            name = new.name or source()
+            while new.name is None and (name in used or self.names.get(name) is not None):
+                name = source()
+            used.add(name)
             tasks.append(new.stored(name, self.name, sequence, now_usec))
         return tasks, refused
-
-    def _generated(self, source: NameSource, used: set[str | None]) -> str:
-        """Return a name that is not in use, and add it to those `used` in the batch."""
-        name = source()
-        while name in used or self.names.get(name) is not None:
-            name = source()
-        used.add(name)
-        return name
 
     def insert(
         self, tasks: Sequence[Task], given: Iterable[str], retention: Retention, now_usec: int

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 from pullqueue.clock import movable_clock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, current_caller
-from pullqueue.engine.name_source import random_names
+from pullqueue.engine.store import random_names
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.arguments import Severity, refuse_lazy
 from pullqueue.testing.clock import sleeping
