@@ -27,7 +27,7 @@ from pullqueue.testing.exploration.memory import Memory
 from pullqueue.testing.exploration.progress import Stopwatch
 from pullqueue.testing.exploration.results import RaceFailure, RaceResult, RaceTestError
 from pullqueue.testing.exploration.schedule import Schedule
-from pullqueue.testing.exploration.search import Outcome, Plan, Search
+from pullqueue.testing.exploration.search import SEQUENCES, Outcome, Plan, Search
 from pullqueue.testing.exploration.steps import REPLAY_DIFFERS, format_replay, parse_replay
 from pullqueue.testing.exploration.threads import following_threads
 from pullqueue.testing.place import note_apps
@@ -89,7 +89,9 @@ def race_test(
     `reduce` is False; the page *Find races* says which. Where there are more than `schedules`, or
     they take longer than `seconds`, the rest is a sample, drawn with `seed`. The same arguments
     lead to the same schedules, unless the seconds are used up, or an actor has threads of its own
-    that race with each other. `replay` repeats a schedule, as a RaceTestError shows it.
+    that race with each other. `replay` repeats a schedule, as a RaceTestError shows it. Where an
+    actor draws numbers of `random`, which are the same in each schedule, those with at most one
+    preemption are run with 19 other sequences, too; `seed` selects these.
 
     Actors are `instances` of the app: each has its own locks of its modules. A warning names the
     globals of these modules that actors change, since instances do not share them.
@@ -161,7 +163,7 @@ def race_test(
         raced_locks(race.memory, instances=instances) as race.locks,
     ):
         if planned is not None:
-            return race.replay(planned)
+            return race.replay(*planned)
         search = Search(
             run=race.run,
             stopwatch=Stopwatch(),
@@ -235,10 +237,10 @@ class _Race(Trial):
     most_actors: int = 0
     """Number of actors in one schedule."""
 
-    def replay(self, planned: list[int]) -> RaceResult:
+    def replay(self, planned: list[int], sequence: int) -> RaceResult:
         """Run one schedule; raise a ValueError if its choices are of another test."""
         self.count = 1
-        made = len(self._run(planned, is_replay=True).choices)
+        made = len(self._run(planned, sequence, is_replay=True).choices)
         self.raise_failures(len(self.failures))
         if made != len(planned):
             raise ValueError(
@@ -251,22 +253,25 @@ class _Race(Trial):
         """Run the schedule that begins with the choices of a plan."""
         known = len(self.failures)
         self.count += 1
-        schedule = self._run(plan.choices())
+        schedule = self._run(plan.choices(), plan.sequence)
         if self.is_unclear and len(self.failures) == known:
-            schedule = self._run(plan.choices())
+            schedule = self._run(plan.choices(), plan.sequence)
         return Outcome(
             tuple(schedule.choices),
             has_failed=schedule.error is not None,
             is_new=len(self.failures) > known,
             is_race=not schedule.is_sequential,
+            draws=schedule.draws,
         )
 
-    def _run(self, plan: list[int], *, is_replay: bool = False) -> Schedule:
-        self.begin()
+    def _run(self, plan: list[int], sequence: int, *, is_replay: bool = False) -> Schedule:
+        self.begin(sequence)
         if self.count == 1:
             self.undeleted = Undeleted(self.emulator, lambda: self.emulator.queues)
         self.memory.begin()
-        schedule = self.make_schedule(plan=plan, is_replay=is_replay, memory=self.memory)
+        schedule = self.make_schedule(
+            plan=plan, is_replay=is_replay, memory=self.memory, numbers=self.numbers
+        )
         self.running = schedule
         try:
             schedule.run()
@@ -314,7 +319,7 @@ class _Race(Trial):
         failure = RaceFailure(
             number=self.count,
             schedule=tuple(map(str, schedule.steps)),
-            replay=format_replay(choice.chosen for choice in schedule.choices),
+            replay=format_replay((each.chosen for each in schedule.choices), self.numbers.sequence),
             error=error,
             state=describe(self.emulator) + hint,
             is_sequential=schedule.is_sequential,
@@ -330,7 +335,7 @@ class _Race(Trial):
             return
         first = self.failures[0]
         if self.count > first.number:  # so that the test, and its report, see that state
-            self._run(parse_replay(first.replay))
+            self._run(*parse_replay(first.replay))
         own = [lock.name for lock in self.locks if len(lock.users) > 1 and lock.name]
         hints = [
             f"each actor has its own {name}, as instances have; instances=False shares it"
@@ -345,15 +350,21 @@ class _Race(Trial):
 
     def result(self, search: Search, unseen: Iterable[str], shared: Iterable[str]) -> RaceResult:
         """Return the result of a search that has found no failure."""
-        bound = ""
+        bounds = []
         if search.is_bounded:
-            bound = f"with at most {counted(search.preemptions, 'preemption')}"
+            bounds.append(f"with at most {counted(search.preemptions, 'preemption')}")
             if search.moves_time:
-                bound += " (time that passes an actor is one, a deadline two)"
+                bounds[0] += " (time that passes an actor is one, a deadline two)"
+        if search.draws:
+            most = counted(min(1, search.preemptions), "preemption")
+            others = f"{SEQUENCES - 1} other sequences of random numbers"
+            bounds.append(f"with {others} at most {most}")
+        if search.differs:
+            bounds.append("whose calls differ from run to run")
         result = RaceResult(
             search.count,
             is_complete=search.is_complete,
-            bound=bound,
+            bound=", ".join(bounds),
             estimate=search.estimate,
             seen=self.seen,
             unseen=unseen,

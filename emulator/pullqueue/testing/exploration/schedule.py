@@ -39,6 +39,7 @@ from pullqueue.testing.points.actors import Lock, current_actor
 from pullqueue.testing.points.databases import release
 from pullqueue.testing.points.databases.calls import DatabaseCall
 from pullqueue.testing.points.footprint import CHANGED, TIME_MOVES, Footprint
+from pullqueue.testing.random_numbers import RandomNumbers
 from pullqueue.testing.sender import Sender
 from pullqueue.text import shorten
 
@@ -66,6 +67,7 @@ class Schedule:
     moves_time: bool
     max_calls: int
     memory: Memory
+    numbers: RandomNumbers
     restarts: bool
     """A function that raises is started again, when its leases have expired."""
     choices: list[Choice] = field(default_factory=list)
@@ -115,6 +117,8 @@ class Schedule:
             actor.has_ended = True  # threads that it has started may not
             release(actor)
         self._conclude()
+        self.draws = self.numbers.are_drawn()
+        """True if an actor has drawn random numbers."""
 
     # -- what the threads of actors call -----------------------------------------------------------
 
@@ -185,6 +189,7 @@ class Schedule:
         gate.acquire()
         if self._ended.is_set() or actor.has_ended:
             actor.end()
+        self.numbers.pass_to(actor.name)
         actor.calls += 1
         if actor.calls > self.max_calls:
             self._end(
@@ -197,6 +202,7 @@ class Schedule:
 
     def _work(self, actor: RacingActor) -> None:
         """Do the work of an actor, in a thread of its own."""
+        self.numbers.pass_to(actor.name)
         try:
             with actor.acting(), sleeping(self.clock, partial(self.sleep, actor)):
                 result = self._work_once(actor)

@@ -18,6 +18,9 @@ deadline it is; and then who it does not concern could have gone on before.
 
 Where nobody can go on without a switch, actors that do not conflict with the first, also not by
 others, need not be tried.
+
+Where actors draw random numbers, schedules with at most one preemption are run with other
+sequences of them, too.
 """
 
 from __future__ import annotations
@@ -27,21 +30,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from time import process_time
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
+from pullqueue.testing.exploration.knowledge import Knowledge
 from pullqueue.testing.exploration.progress import Stopwatch
-from pullqueue.testing.exploration.steps import TIME, TIME_KEY, Choice, Pending
-from pullqueue.testing.points.footprint import (
-    EVERYTHING,
-    NOTHING,
-    READ,
-    TIME_MOVES,
-    Footprint,
-    Path,
-    overlap,
-)
-
-_K = TypeVar("_K")
+from pullqueue.testing.exploration.steps import TIME, TIME_KEY, Choice
+from pullqueue.testing.points.footprint import TIME_MOVES, Footprint, Path, overlap
 
 _CACHES = frozenset({("memcache",)})
 """Services in which lost updates are less likely to be faults."""
@@ -58,6 +52,8 @@ class Plan(NamedTuple):
     before a call to a cache."""
     paid: int = 0
     """How much of its level is for moves of time that are still to come."""
+    sequence: int = 0
+    """Which random numbers are drawn."""
 
     def choices(self) -> list[int]:
         """Return its choices."""
@@ -74,47 +70,6 @@ class Level(NamedTuple):
     preemptions: int
 
 
-class Knowledge:
-    """What actors are known to read and write."""
-
-    def __init__(self) -> None:
-        self.version = 0
-        """Increases with what is known."""
-        self._footprints: dict[str, Footprint] = {TIME_KEY: TIME_MOVES}
-        """By the key of an actor: all that it has done."""
-        self._effects: dict[tuple[str, object], Footprint] = {}
-        """By key and place: what follows a call there, beside the call itself."""
-
-    def learn(self, choices: Iterable[Choice]) -> None:
-        """Learn from a run."""
-        for choice in choices:
-            key = choice.options[choice.chosen]
-            self._add(self._footprints, key, choice.footprint)
-            if choice.effects is not NOTHING:
-                self._add(self._effects, choice.turn, choice.effects)
-
-    def _add(self, known: dict[_K, Footprint], key: _K, footprint: Footprint) -> None:
-        before = known.get(key, NOTHING)
-        after = before | footprint
-        if after != before:
-            known[key] = after
-            self.version += 1
-
-    def of(self, keys: Iterable[str]) -> Iterator[Footprint]:
-        """Yield what some actors do."""
-        return (self._footprints.get(key, NOTHING) for key in keys)
-
-    def absent(self, keys: frozenset[str]) -> Iterator[str]:
-        """Yield the keys of tasks that there are in other schedules."""
-        return (key for key in self._footprints if key not in keys and key != TIME_KEY)
-
-    def of_call(self, pending: Pending | None) -> Footprint:
-        """Return what a call can read and write, with what follows it."""
-        if pending is None:
-            return EVERYTHING
-        return READ | pending.footprint | self._effects.get((pending.key, pending.place), NOTHING)
-
-
 class Outcome(NamedTuple):
     """What came of a schedule."""
 
@@ -124,6 +79,8 @@ class Outcome(NamedTuple):
     """True if it has failed, and in another way than those before."""
     is_race: bool
     """False if its actors ran one after the other."""
+    draws: bool = False
+    """True if its actors have drawn random numbers."""
 
 
 _MORE = 20
@@ -136,6 +93,10 @@ _MORE_SECONDS = 3.0
 that a machine that is busy reports the same."""
 
 _RANKS = 3
+
+SEQUENCES = 20
+"""How many sequences of random numbers are tried: where two actors each choose one of five shards,
+they choose the same in one of these with a probability of 99 %."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -158,6 +119,10 @@ class Search:
     """Number of those that have failed."""
     is_bounded: bool = False
     """True if there are other orders with more preemptions, or in which time passes more often."""
+    draws: bool = False
+    """True if actors draw random numbers."""
+    differs: bool = False
+    """True if the same choices have led to other calls."""
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     def __post_init__(self) -> None:
@@ -167,7 +132,10 @@ class Search:
             for passed in range(self.preemptions + 1 if self.moves_time else 1)
             for preemptions in range(self.preemptions + 1 - passed)
         }
-        self._plans[Level(0, 0)][0].append(Plan((), 0, 0))
+        self._firsts = self._plans[Level(0, 0)][0]
+        self._first = self.seed * SEQUENCES
+        """The first sequence of random numbers."""
+        self._firsts.append(Plan((), 0, 0, sequence=self._first))
         self._made: Counter[tuple[Level, Level]] = Counter()
         """How many plans of the second level schedules of the first have led to."""
         self._left_out: list[tuple[Plan, Level, Level]] = []
@@ -182,7 +150,7 @@ class Search:
     @property
     def is_complete(self) -> bool:
         """True if no order that can differ is left, within the bound."""
-        return not any(map(self._has_plans, self._plans))
+        return not (self.differs or any(map(self._has_plans, self._plans)))
 
     @property
     def estimate(self) -> int:
@@ -226,6 +194,11 @@ class Search:
         self.failed += outcome.has_failed
         self._counts[level] += 1
         self.knowledge.learn(outcome.choices)
+        self._compare(plan, outcome.choices)
+        if outcome.draws and not self.draws:
+            self.draws = True
+            others = range(self._first + 1, self._first + SEQUENCES)
+            self._firsts += (Plan((), 0, 0, sequence=other) for other in others)
         self._branch(plan, outcome.choices, level)
         if self._known != self.knowledge.version:
             self._known = self.knowledge.version
@@ -233,6 +206,13 @@ class Search:
             for other in left_out:
                 self._add(*other)
         return outcome.is_new and outcome.is_race
+
+    def _compare(self, plan: Plan, made: tuple[Choice, ...]) -> None:
+        """Note whether a run has begun otherwise than the one that it was to follow."""
+        for earlier, choice in zip(plan.earlier[: plan.length - 1], made, strict=False):
+            self.differs |= (earlier.turn, earlier.options) != (choice.turn, choice.options)
+        if plan.length:
+            self.differs |= [each.chosen for each in made[: plan.length]] != plan.choices()
 
     def _end_of_more(self) -> float:
         """Return up to when more schedules are run after one that has failed now."""
@@ -299,7 +279,8 @@ class Search:
                     level.preemptions + choice.preempts(option),
                 )
                 paid = max(0, plan.paid - passed)
-                self._add(Plan(choices, index + 1, option, ranks[index], paid), needed, level)
+                other = Plan(choices, index + 1, option, ranks[index], paid, plan.sequence)
+                self._add(other, needed, level)
 
     def _add(self, plan: Plan, level: Level, parent: Level) -> None:
         """Add a plan to those to be run, if it is within the bounds and needed."""
@@ -309,6 +290,8 @@ class Search:
         if need is not None and need > plan.paid:
             level = Level(level.passed + need - plan.paid, level.preemptions)
             plan = plan._replace(paid=need)
+        if plan.sequence != self._first and sum(level) > 1:
+            return
         if need is None:
             self._left_out.append((plan, level, parent))
         elif level in self._plans:

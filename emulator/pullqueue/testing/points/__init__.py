@@ -7,6 +7,7 @@ of tasks by a commit of the datastore.
 
 from __future__ import annotations
 
+import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -41,6 +42,7 @@ from pullqueue.testing.points.databases import DATABASES, Database, find_unseen
 from pullqueue.testing.points.databases.calls import DatabaseCall, passed_to
 from pullqueue.testing.points.footprint import EVERYTHING, Footprint, footprint_of_queue_call
 from pullqueue.testing.points.services import ServiceFootprints
+from pullqueue.testing.random_numbers import RandomNumbers
 from pullqueue.testing.record import records_of
 
 if TYPE_CHECKING:
@@ -110,6 +112,8 @@ class Trial:
     """Whose calls by actors were points: services, databases, `queues` and `point()`."""
     _others: dict[str, int] = field(default_factory=dict)
     """What actors used that has no points, with the port of a connection."""
+    numbers: RandomNumbers = field(init=False, repr=False)
+    """What is drawn in the current run."""
     _start_usec: int = 0
     """The time at which each run begins."""
     _footprints: ServiceFootprints = field(default_factory=ServiceFootprints)
@@ -127,7 +131,7 @@ class Trial:
         """
         emulator = self.emulator
         clock, names, earlier = movable_clock(emulator), emulator.names, {*threads}
-        self._start_usec = clock.now_usec()
+        self._start_usec, drawn = clock.now_usec(), random.getstate()
         try:
             with (
                 looking_once(),
@@ -150,9 +154,14 @@ class Trial:
                     close_after_dead(stack.pop_all(), earlier)
         finally:
             emulator.names = names
+            random.setstate(drawn)
 
-    def begin(self) -> None:
-        """Make the state with which each run begins, at the time at which `observing` began."""
+    def begin(self, sequence: int = 0) -> None:
+        """Make the state with which each run begins, at the time at which `observing` began.
+
+        `sequence` selects the random numbers that are drawn in it.
+        """
+        self.numbers = RandomNumbers(sequence)
         movable_clock(self.emulator).return_to_usec(self._start_usec)
         self.emulator.reset()
         for record in records_of(self.emulator):

@@ -1,0 +1,168 @@
+"""Actors that draw random numbers: other numbers are tried, and each order can be repeated."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import count
+from random import randrange
+from typing import Any
+
+import pytest
+
+from pullqueue import Queue
+from pullqueue.testing import RaceResult, RaceTestError
+from pullqueue.testing.random_numbers import RandomNumbers
+
+Run = Callable[..., Any]
+SHARDS = 5
+
+
+@pytest.fixture(autouse=True)
+def _state() -> Iterator[None]:
+    state = random.getstate()
+    yield
+    random.setstate(state)
+
+
+def drawn_by(sequence: int, actors: str) -> dict[str, list[float]]:
+    """Return what actors draw who take turns in an order."""
+    numbers = RandomNumbers(sequence)
+    found: dict[str, list[float]] = {}
+    for actor in actors:
+        numbers.pass_to(actor)
+        found.setdefault(actor, []).append(random.random())
+    return found
+
+
+def test_what_an_actor_draws_depends_on_nobody_else() -> None:
+    alone = {actor: drawn_by(0, actor * 3)[actor] for actor in "ab"}
+
+    assert len({*alone["a"], *alone["b"]}) == 6
+    assert [drawn_by(0, order) for order in ("aaabbb", "ababab", "bbaaab")] == [alone] * 3
+    assert drawn_by(1, "aaa")["a"] != alone["a"]
+
+
+@pytest.mark.parametrize(("draws", "expected"), [(0, False), (1, True), (2496, True)])
+def test_whether_an_actor_has_drawn_is_known(draws: int, *, expected: bool) -> None:
+    """After 2,496 numbers, four times its 624 words, the generator is at the same position."""
+    numbers = RandomNumbers(0)
+    random.random()  # by setup
+    for actor in "aba":
+        numbers.pass_to(actor)
+    for _ in range(draws):
+        random.getrandbits(32)
+
+    assert numbers.are_drawn() is expected
+
+
+@pytest.fixture
+def race_shards(race: Run, queue: Queue) -> Run:
+    """A race of two actors that each count in a shard that they choose."""
+
+    def run(choose: Callable[[], int], **options: Any) -> RaceResult:
+        shards = [0] * SHARDS
+
+        def setup() -> None:
+            shards[:] = [0] * SHARDS
+
+        def visit() -> None:
+            shard = choose()
+            before = shards[shard]
+            queue.fetch_statistics()
+            shards[shard] = before + 1
+
+        def check() -> bool:
+            return sum(shards) == 2
+
+        options = {"copies": 2, "instances": False, **options}
+        result: RaceResult = race(visit, setup=setup, check=check, **options)
+        return result
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("choose", "seed"),
+    [
+        pytest.param(lambda: randrange(SHARDS), 0, id="function"),
+        pytest.param(lambda: random.choice(range(SHARDS)), 0, id="module"),
+        pytest.param(lambda: randrange(SHARDS), 1, id="seed"),
+    ],
+)
+def test_actors_that_choose_the_same_are_found_and_repeated(
+    race_shards: Run, choose: Callable[[], int], seed: int
+) -> None:
+    random.seed("the test's own")
+    state = random.getstate()
+    with pytest.raises(RaceTestError) as caught:
+        race_shards(choose, seed=seed)
+
+    assert caught.value.replay.startswith("r")
+    for _ in range(3):
+        random.seed()
+        with pytest.raises(RaceTestError, match="schedule 1 leads") as again:
+            race_shards(choose, replay=caught.value.replay)
+        assert again.value.schedule == caught.value.schedule
+    random.setstate(state)
+    with pytest.raises(RaceTestError):
+        race_shards(choose)
+    assert random.getstate() == state
+
+
+def test_the_result_names_the_numbers_that_were_tried(race: Run, queue: Queue) -> None:
+    """Orders with two preemptions are run with the first of them only."""
+
+    def wait() -> None:
+        queue.get_task("one")
+        draw()
+        queue.get_task("one")
+
+    counts: list[int] = []
+    draws: list[Callable[[], object]] = [lambda: 0.0, random.random]
+    for draw in draws:
+        for preemptions in (0, 1, 2):
+            result = race(
+                wait,
+                setup=lambda: queue.add(name="one"),
+                copies=2,
+                preemptions=preemptions,
+                reduce=False,
+            )
+            counts.append(int(result))
+            assert result.is_complete
+            most = "1 preemption" if preemptions else "0 preemptions"
+            text = f"with 19 other sequences of random numbers at most {most}"
+            assert (text in str(result)) is (draw is random.random)
+    none, one, two, *drawn = counts
+    assert drawn == [20 * none, 20 * one, two + 19 * one]
+
+
+def test_calls_that_differ_from_run_to_run_are_said(race: Run, queue: Queue) -> None:
+    """As where numbers that the system draws decide on calls: nobody knows all orders."""
+    numbers = count()
+
+    def flip() -> None:
+        for _ in range(1 + next(numbers) % 3):
+            queue.fetch_statistics()
+
+    result = race(flip, copies=2, reduce=False)
+
+    assert not result.is_complete
+    assert "whose calls differ from run to run" in str(result)
+
+
+def test_each_run_of_a_crash_test_draws_the_same(crash: Run, queue: Queue) -> None:
+    drawn: list[float] = []
+
+    def work() -> None:
+        for task in queue.lease_tasks(60, 1):
+            drawn.append(random.random())
+            queue.delete_tasks(task)
+
+    state = random.getstate()
+    crashes = crash(work, setup=lambda: queue.add(b"tea"))
+
+    assert random.getstate() == state
+    assert len(drawn) > crashes
+    assert len({*drawn}) == 2  # of the first attempt, and of that after a crash
