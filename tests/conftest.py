@@ -33,6 +33,12 @@ sys.dont_write_bytecode = False
 # No package index has Google's gcloud, so that the gate cannot install it.
 collect_ignore = [] if shutil.which("gcloud") else ["release/clients/test_convert_gcloud.py"]
 
+SLOW = {"acceptance", "testing"}
+SLOW |= {
+    f"test_{name}.py" for name in ("benchmarks", "console_browser", "docs", "docs_guides", "site")
+}
+"""Folders and files whose tests take longest, or wait longest."""
+
 # Every run tries other examples, so a few each time are many over a week.
 LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
 settings.register_profile(
@@ -81,7 +87,7 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put slow tests first, which pytest-randomly has shuffled; set no time limit for long ones."""
     # So that several workers end together.
-    items.sort(key=lambda item: {"acceptance", "testing"}.isdisjoint(item.path.parts))
+    items.sort(key=lambda item: SLOW.isdisjoint(item.path.parts))
     for item in items if LONG else ():
         item.add_marker(pytest.mark.timeout(0))
 
