@@ -13,7 +13,16 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from executing import CALL, EXEC, QUEUE_YAML, SHOW_ENVIRONMENT, Execute, on_sdk, python
+from executing import (
+    CALL,
+    EXEC,
+    QUEUE_YAML,
+    SHOW_ENVIRONMENT,
+    Execute,
+    forked_exec,
+    on_sdk,
+    python,
+)
 from linting import run_pullqueue
 from programs import completed, running
 from push_app import until
@@ -30,7 +39,7 @@ ADD = f"{CALL}call('queues/pull/tasks', {{'tasks': [{{}}]}})\n"
 
 def test_its_status_and_streams_are_its_own(app_folder: Path) -> None:
     program = "import sys; print(sys.stdin.read().upper()); sys.exit(7)"
-    done = completed([*EXEC, *python(program)], cwd=app_folder, input="hello")
+    done = completed([*forked_exec(), *on_sdk(program)], cwd=app_folder, input="hello")
 
     assert (done.returncode, done.stdout) == (7, "HELLO\n")
     assert done.stderr.startswith("pullqueue listening on http://127.0.0.1:")
@@ -86,13 +95,13 @@ def test_its_file_is_reloaded(execute: Execute) -> None:
         "while 'later' not in [queue['name'] for queue in call('queues')['queues']]: pass\n"
     )
 
-    status, output, errors = execute("--watch", *python(program))
+    status, output, errors = execute("--watch", *on_sdk(program))
 
     assert (status, output) == (0, "gcloud []\n"), errors
 
 
 def test_tasks_that_go_away_with_the_server_are_reported(execute: Execute) -> None:
-    status, _, errors = execute(*python(f"{ADD}exit(3)"))
+    status, _, errors = execute(*on_sdk(f"{ADD}exit(3)"))
 
     assert status == 3
     listening, *others = errors.splitlines()
@@ -132,7 +141,7 @@ def test_the_environment_names_the_server_to_every_client(execute: Execute) -> N
     signs = {"GAE_ENV", "GAE_SERVICE", "GAE_INSTANCE", "SERVER_SOFTWARE"}
     signs |= {"APPENGINE_RUNTIME"}
     _, output, _ = execute(
-        *python(SHOW_ENVIRONMENT), PYTHONPATH="/before", APPENGINE_USE_CLOUDTASK_PUSH_QUEUE="true"
+        *on_sdk(SHOW_ENVIRONMENT), PYTHONPATH="/before", APPENGINE_USE_CLOUDTASK_PUSH_QUEUE="true"
     )
     reported = json.loads(output)
 
@@ -309,7 +318,7 @@ def test_a_manual_clock_stops_time_for_the_queues_alone(execute: Execute) -> Non
         "while time.time() == real: pass\n"
         "print(call('clock')['now'] == before, call('clock', {'advance': 60})['now'] > before)\n"
     )
-    status, output, errors = execute("--clock", "manual", *python(program))
+    status, output, errors = execute("--clock", "manual", *on_sdk(program))
 
     assert (status, output) == (0, "True True\n"), errors
     hint = errors.splitlines()[2]
@@ -322,7 +331,7 @@ def test_a_manual_clock_stops_time_for_the_queues_alone(execute: Execute) -> Non
 def test_tasks_are_kept_in_a_store(execute: Execute, app_folder: Path) -> None:
     for number, options in enumerate([("--store", "sqlite:///mine.db"), ("--data", "new/data")]):
         for _ in range(2):
-            status, _, errors = execute(*options, *python(ADD))
+            status, _, errors = execute(*options, *on_sdk(ADD))
             assert (status, "deleted with this server" in errors) == (0, False), errors
         path = ("mine.db", "new/data/tasks.db")[number]
         emulator = Emulator.from_text(QUEUE_YAML, store=open_store(f"sqlite:///{path}"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from executing import QUEUE_YAML, SHOW_ENVIRONMENT, USE_QUEUE, Execute, on_sdk, python
+from executing import QUEUE_YAML, SHOW_ENVIRONMENT, USE_QUEUE, Execute, forked_exec, on_sdk
 from linting import run_pullqueue
 from odd_servers import always_answering
 
@@ -64,9 +64,7 @@ class TestJoining:
         assert server.emulator.queue("pull").get_task("mine").retry_count == 1
 
     def test_a_command_inside_a_command(self, execute: Execute) -> None:
-        inner = [sys.executable, "-m", "pullqueue", "exec", *python(SHOW_ENVIRONMENT)]
-
-        status, output, errors = execute("--", *inner)
+        status, output, errors = execute("--", *forked_exec(), *on_sdk(SHOW_ENVIRONMENT))
 
         assert status == 0
         assert errors.count("listening") == 1

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from executing import Execute, forked_exec
+from forking import forked
 from programs import running
 from push_app import Control, until
 from served import free_port
@@ -41,7 +42,7 @@ def test_what_is_due_before_the_app_listens_waits_for_it(execute: Execute) -> No
     port = free_port()
     address = f"http://localhost:{port}"
     app = (sys.executable, "app.py", str(port))
-    add = (sys.executable, "-m", "pullqueue", "tasks", "add", "push", "--request", "POST /work")
+    add = (forked("pullqueue"), "tasks", "add", "push", "--request", "POST /work")
     assert execute("--data", "data", "--", *add)[0] == 0
     options = ("--data", "data", "--push-to", address, "--cron", "cron.yaml", "--clock", "manual")
 

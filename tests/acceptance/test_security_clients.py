@@ -103,7 +103,9 @@ def test_a_chunk_of_600_megabytes_is_refused_in_little_memory(server: ServerProc
     assert server.peak_bytes - before < 40 * MIB
 
 
-def test_more_connections_than_files(tmp_path: Path) -> None:
+def test_more_connections_than_files_end_no_server(tmp_path: Path) -> None:
+    """Than it expects, and than it may have: the limit can become lower while it runs."""
+    resource = pytest.importorskip("resource")
     with limited(tmp_path, files=256) as server:
         with ExitStack() as stack:
             for _ in range(300):
@@ -112,22 +114,15 @@ def test_more_connections_than_files(tmp_path: Path) -> None:
             assert "reached the connection limit" in server.process.stderr.readline()
         server.get()
 
-        assert len(server.stop().splitlines()) <= 1
-
-
-def test_no_file_is_left(tmp_path: Path) -> None:
-    resource = pytest.importorskip("resource")
-    with limited(tmp_path) as server:
-        server.get()
-        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (64, 4096))
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (64, 256))
         with ExitStack() as stack:
             for _ in range(100):
                 stack.enter_context(server.connect())
             assert server.process.stderr is not None
-            assert "Too many open files" in server.process.stderr.readline()
+            assert any("Too many open files" in line for line in server.process.stderr)
         server.get()
 
-        assert server.stop() == ""
+        assert len(server.stop().splitlines()) <= 1
 
 
 HEAD = b"POST %b %b" % (INSERT.encode(), HOST)

@@ -19,9 +19,10 @@ from urllib.request import Request, urlopen
 import pytest
 import requests
 from cloudtasks_interface import grpc_client
+from forking import forked
 from linting import run_pullqueue
 from programs import completed, running
-from served import FIRST_WORDS, SERVE, Served, free_port, serve_here, serving
+from served import FIRST_WORDS, Served, free_port, serve_here, serving
 from services_client import APP, Client, RefusedError, datastore_pb
 
 from pullqueue import Emulator, NewTask
@@ -230,7 +231,7 @@ class TestGreeting:
     def test_the_greeting_shows_grpc_second(self, folder: Path) -> None:
         port, grpc_port = free_port(), free_port()
         options = ("--port", str(port), "--grpc-port", str(grpc_port))
-        with running(*SERVE, *options, cwd=folder) as process:
+        with running(forked("pullqueue"), "serve", *options, cwd=folder) as process:
             waited = run_pullqueue("wait", "--url", f"127.0.0.1:{port}")
             with socket.create_connection(("127.0.0.1", grpc_port), timeout=60):
                 pass

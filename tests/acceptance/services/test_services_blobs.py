@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,14 @@ from executing import app_under_exec
 from forking import forked
 from programs import completed
 
-photo_app = partial(app_under_exec, Path(__file__).parent / "photos.py")
 PHOTO = bytes(range(256)) * 1000
 FILES = {"photo": ('one "1" é.png', PHOTO, "image/png"), "none": ("", b"", "")}
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    with photo_app(tmp_path_factory.mktemp("photos")) as (url, server, _):
+    script, folder = Path(__file__).with_name("photos.py"), tmp_path_factory.mktemp("photos")
+    with app_under_exec(script, folder) as (url, server, _):
         yield url, server
 
 
@@ -91,12 +90,3 @@ def test_mails_are_listed_until_services_are_reset(app: tuple[str, str]) -> None
     assert shown.endswith("\ntext:\nLook!\n")
     completed([*command, "reset", "--services", "--yes", *where], check=True)
     assert completed([*command, "mails", *where], check=True).stdout == "no mails\n"
-
-
-def test_blobs_outlive_the_app(tmp_path: Path) -> None:
-    with photo_app(tmp_path, "--data", "data") as (url, *_):
-        key = upload(requests.get(url, timeout=60).text).json()["photos"][0][0]
-    (file,) = (tmp_path / "data" / "blobs").iterdir()
-    assert file.read_bytes() == PHOTO
-    with photo_app(tmp_path, "--data", "data") as (url, *_):
-        assert requests.get(f"{url}/photos/{key}", timeout=60).content == PHOTO

@@ -1,9 +1,8 @@
-"""An unmodified app with users in a browser: signing in and out, and the user of `exec --user`."""
+"""An unmodified app with users: the user of `exec --user`, and who signs in or out instead."""
 
 from __future__ import annotations
 
-import json
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,53 +10,56 @@ import requests
 from executing import app_under_exec
 from push_app import until
 
-accounts = partial(app_under_exec, Path(__file__).parent / "accounts.py")
+
+@pytest.fixture(scope="module", params=["true", "false"], ids=["legacy", "not legacy"])
+def app(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, str, Path]]:
+    """Yield the URL of the app, HOST:PORT of its server, and its folder."""
+    folder = tmp_path_factory.mktemp("accounts")
+    with app_under_exec(
+        *(Path(__file__).with_name("accounts.py"), folder, "--user", "boss@gmail.com:admin"),
+        READ_GAE_CONTEXT_FROM_OS_ENVIRON=request.param,
+    ) as (url, server, _):
+        yield url, server, folder
 
 
-@pytest.mark.parametrize("legacy", ["true", "false"])
-def test_exec_names_the_user(tmp_path: Path, legacy: str) -> None:
+def test_exec_names_the_user(app: tuple[str, str, Path]) -> None:
     """Of requests without a login; but tasks are nobody's, and who signs out is nobody."""
-    options = ("--user", "boss@gmail.com:admin")
-    with accounts(tmp_path, *options, READ_GAE_CONTEXT_FROM_OS_ENVIRON=legacy) as (url, server, _):
-        browser = requests.Session()
-        assert browser.get(url, timeout=60).text.startswith("boss boss@gmail.com 1")
-        assert " admin " in browser.get(url, timeout=60).text
-        shown = json.loads(browser.get(f"http://{server}/_emulator/server", timeout=60).text)[
-            "users"
-        ]
-        assert shown == [{"email": "boss@gmail.com", "admin": True, "default": True}]
-        browser.post(f"{url}/add", timeout=60)
-        until((tmp_path / "task.txt").exists)
-        until(lambda: (tmp_path / "task.txt").read_text() == "None\n")
+    url, server, folder = app
+    browser = requests.Session()
+    assert browser.get(url, timeout=60).text.startswith("boss boss@gmail.com 1")
+    assert " admin " in browser.get(url, timeout=60).text
+    shown = browser.get(f"http://{server}/_emulator/server", timeout=60).json()["users"]
+    assert shown == [{"email": "boss@gmail.com", "admin": True, "default": True}]
+    browser.post(f"{url}/add", timeout=60)
+    until((folder / "task.txt").exists)
+    until(lambda: (folder / "task.txt").read_text() == "None\n")
 
-        browser.get(f"{url}/_ah/logout?continue=/", timeout=60)
-        assert browser.get(url, timeout=60).text.startswith("nobody ")
-        login = {"email": "me@example.com", "continue": "/account"}
-        page = browser.post(f"{url}/_ah/login", login, timeout=60)
-        assert page.text == "account of me@example.com, /account?"
-        assert requests.get(url, timeout=60).text.startswith("boss ")
+    browser.get(f"{url}/_ah/logout?continue=/", timeout=60)
+    assert browser.get(url, timeout=60).text.startswith("nobody ")
+    login = {"email": "me@example.com", "continue": "/account"}
+    page = browser.post(f"{url}/_ah/login", login, timeout=60)
+    assert page.text == "account of me@example.com, /account?"
+    assert requests.get(url, timeout=60).text.startswith("boss ")
 
 
-def test_only_the_server_sends_requests_of_tasks(tmp_path: Path) -> None:
-    """Which have no user, other than those of strangers with the same headers."""
-    with accounts(tmp_path, "--user", "me@example.com") as (url, *_):
-        requests.post(f"{url}/add", timeout=60)
-        until((tmp_path / "task.txt").exists)
-        until(lambda: (tmp_path / "task.txt").read_text() == "None\n")
-
-        for strange in ({}, {"X-Pullqueue-Proof": "x"}):
-            headers = {"X-AppEngine-QueueName": "default", **strange}
-            assert requests.get(url, headers=headers, timeout=60).text.startswith("me@")
+def test_requests_of_strangers_are_not_those_of_tasks(app: tuple[str, str, Path]) -> None:
+    """Whatever headers they have, unless they are administrators; those of tasks have no user."""
+    browser = requests.Session()
+    browser.post(f"{app[0]}/_ah/login", {"email": "me@example.com", "continue": "/"}, timeout=60)
+    for strange in ({}, {"X-Pullqueue-Proof": "x"}):
+        headers = {"X-AppEngine-QueueName": "default", **strange}
+        assert browser.get(app[0], headers=headers, timeout=60).text.startswith("me@")
 
 
-def test_a_form_of_another_site_signs_nobody_in(tmp_path: Path) -> None:
-    with accounts(tmp_path) as (url, *_):
-        form = {"email": "me@example.com", "continue": "/account"}
-        for origin, status in (("http://evil.test", 403), (url, 303), ("null", 403)):
-            response = requests.post(
-                f"{url}/_ah/login", form, headers={"Origin": origin}, allow_redirects=False,
-                timeout=60,
-            )  # fmt: skip
+def test_a_form_of_another_site_signs_nobody_in(app: tuple[str, str, Path]) -> None:
+    form = {"email": "me@example.com", "continue": "/account"}
+    for origin, status in (("http://evil.test", 403), (app[0], 303), ("null", 403)):
+        response = requests.post(
+            f"{app[0]}/_ah/login", form, headers={"Origin": origin}, allow_redirects=False,
+            timeout=60,
+        )  # fmt: skip
 
-            assert response.status_code == status
-            assert ("Set-Cookie" in response.headers) == (status == 303)
+        assert response.status_code == status
+        assert ("Set-Cookie" in response.headers) == (status == 303)

@@ -6,7 +6,7 @@ import base64
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from errno import ENOSPC
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
@@ -281,11 +281,16 @@ def delete_blob(client: Client, key: str) -> None:
 # Google's stub leaves the file that it reads to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_blobs_are_in_the_folder_of_data(serve: Serve, tmp_path: Path) -> None:
-    """Their stub keeps what it knows of them in the datastore of the server, under its app."""
+    """Their stub keeps what it knows of them in the datastore of the server, under its app; both
+    outlive it.
+    """
+    with ExitStack() as first:
+        server = serve(first, data=tmp_path)
+        files = {"photo": ("a.png", b"picture", "image/png")}
+        url = server.url + upload_url(Client(server.url))
+        form = requests.post(url, files=files, timeout=60).json()
     server = serve(data=tmp_path)
     client = Client(server.url)
-    files = {"photo": ("a.png", b"picture", "image/png")}
-    form = requests.post(server.url + upload_url(client), files=files, timeout=60).json()
     (key,) = re.findall('blob-key="(.*?)"', form["body"])
     (file,) = (tmp_path / "blobs").iterdir()
 
