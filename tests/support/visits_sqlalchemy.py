@@ -67,12 +67,6 @@ class SqlalchemyVisits(Visits):
             value = connection.execute(select(Row.value)).scalar_one()
             connection.execute(update(Row).values(value=value + 1))
 
-    def by_text(self) -> None:
-        with self._engine.connect() as connection:
-            value = connection.execute(text("SELECT value FROM visits_of_race_test")).scalar_one()
-            connection.execute(text("UPDATE visits_of_race_test SET value = :v"), {"v": value + 1})
-            connection.commit()
-
     def by_expression(self) -> None:
         with self._engine.begin() as connection:
             connection.execute(update(Row).values(value=Row.value + 1))

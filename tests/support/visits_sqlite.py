@@ -52,8 +52,11 @@ class SqliteVisits(Visits):
             self._kept.pop().close()
         self._path.unlink(missing_ok=True)
         with closing(self.connect(isolation_level=None)) as connection:
-            connection.execute("CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER)")
-            connection.execute("INSERT INTO counters VALUES ('all', 0)")
+            connection.executescript(
+                "PRAGMA synchronous = OFF; BEGIN;"
+                "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER);"
+                "INSERT INTO counters VALUES ('all', 0); COMMIT"
+            )
 
     def value(self) -> int:
         with closing(self.connect()) as connection:

@@ -6,7 +6,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from operator import is_
+from itertools import compress
+from operator import is_, ne
 from types import ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -122,14 +123,13 @@ class _Names:
         sizes = [*map(len, loaded.variables)]
         if loaded.modules is self._modules and sizes == self._sizes:
             return
-        known = self._looked.sizes
-        for module, size in zip(loaded.modules, sizes, strict=True):
-            if size != known.get(id(module)):
-                names = [*self._names_in(vars(module).copy())]
-                self._looked.add(module, names)
-                file = vars(module).get("__file__")
-                if file and not is_of_app(str(file), module.__name__):
-                    _libraries.add(module, names)
+        known = map(self._looked.sizes.get, map(id, loaded.modules))
+        for module in [*compress(loaded.modules, map(ne, sizes, known))]:
+            names = [*self._names_in(vars(module).copy())]
+            self._looked.add(module, names)
+            file = vars(module).get("__file__")
+            if file and not is_of_app(str(file), module.__name__):
+                _libraries.add(module, names)
         self._modules, self._sizes = loaded.modules, sizes
 
     def _names_in(self, known: dict[str, object]) -> Iterator[str]:

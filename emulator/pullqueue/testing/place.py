@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from importlib.metadata import distribution, packages_distributions
@@ -138,8 +138,14 @@ def _is_local(package: str) -> bool:
     """Return whether an installed package was installed from files, or without an installer."""
     if not is_library_module(package):
         return False
-    names = packages_distributions().get(package, ())
+    names = _distributions().get(package, ())
     return not names or any('"file:' in (_direct_url(name) or "") for name in names)
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Return the distributions of each package; to read the lists of all takes half a second."""
+    return packages_distributions()
 
 
 def _direct_url(name: str) -> str | None:

@@ -15,7 +15,7 @@ from ledgers import Ledger
 
 from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.testing import Attempt, CrashResult, RaceResult, crash_test, race_test, run_tasks
-from pullqueue.testing.exploration import memory
+from pullqueue.testing.exploration import memory, search
 from pullqueue.testing.place import app_modules
 
 HELPERS = {path.stem for path in Path(__file__).parents[2].glob("support/*.py")}
@@ -32,6 +32,12 @@ queue:
   retry_parameters:
     task_retry_limit: 3
 """
+
+
+@pytest.fixture(autouse=True)
+def _few_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let races look less for failures of other kinds, after the first that they find."""
+    monkeypatch.setattr(search, "_MORE", 3)
 
 
 @pytest.fixture(autouse=True)

@@ -297,10 +297,10 @@ def test_what_is_too_large_to_be_compared_can_have_changed(
 
 
 def test_what_is_too_much_to_be_compared_can_have_changed(
-    race: Run, queue: Queue, load: Load
+    race: Run, queue: Queue, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = load("items = []")
-    app.items += [[] for _ in range(memory._MOST_OBJECTS)]
+    monkeypatch.setattr(memory, "_MOST_OBJECTS", 2000)
+    app = load("items = [[] for _ in range(2000)]")
 
     found, (first, *_) = _race_reads(race, queue, app, "None")
     assert found == 6

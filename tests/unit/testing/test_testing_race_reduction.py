@@ -167,7 +167,7 @@ READS = [[Operation("look", "a", ""), Operation("add", "b", "")], [Operation("lo
 
 
 @given(programs.filter(lambda program: sum(map(len, program)) <= SIZE), st.integers(0, 2))
-@settings(max_examples=4 if not LONG else 500)
+@settings(max_examples=2 if not LONG else 500)
 @example(LOST_UPDATE, 2)
 @example(READS, 1)
 def test_functions_lead_to_the_same_states(
@@ -177,7 +177,7 @@ def test_functions_lead_to_the_same_states(
 
 
 @given(programs.filter(lambda program: sum(map(len, program)) <= min(SIZE, 5)), st.integers(0, 2))
-@settings(max_examples=3 if not LONG else 200)
+@settings(max_examples=2 if not LONG else 200)
 def test_functions_and_time_lead_to_the_same_states(
     program: list[list[Operation]], preemptions: int
 ) -> None:
@@ -194,7 +194,7 @@ ADD = [[Operation("add", "b", "read")]]
     ),
     st.integers(0, 2 if LONG else 1),
 )
-@settings(max_examples=2 if not LONG else 100)
+@settings(max_examples=1 if not LONG else 100)
 @example(HANDLER, 2)
 @example(ADD, 3)
 def test_handlers_and_time_lead_to_the_same_states(
@@ -205,6 +205,6 @@ def test_handlers_and_time_lead_to_the_same_states(
 
 
 @given(programs.filter(lambda program: sum(map(len, program)) <= 4), st.integers(0, 1))
-@settings(max_examples=2 if not LONG else 100)
+@settings(max_examples=1 if not LONG else 100)
 def test_handlers_lead_to_the_same_states(program: list[list[Operation]], preemptions: int) -> None:
     compare(program, preemptions=preemptions, handlers=True, clock=False)

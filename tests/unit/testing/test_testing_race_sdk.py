@@ -15,6 +15,7 @@ from pullqueue.push.request import PushRequest
 from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_stub_map, taskqueue
 from pullqueue.testing import RaceResult, RaceTestError
+from pullqueue.testing.exploration import search
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.slow
@@ -213,8 +214,11 @@ def test_deferred_functions_are_actors(race: Run, pushed: Queue) -> None:
         race(setup=setup, check=check_visits, deferred=True, **options)
 
 
-def test_a_deadline_does_not_hide_a_lost_update(race_two: Run) -> None:
+def test_a_deadline_does_not_hide_a_lost_update(
+    race_two: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A handler that counts twice when it is retried fails in another way, and after that."""
+    monkeypatch.setattr(search, "_MORE", 20)
     with pytest.raises(RaceTestError) as caught:
         race_two(visit, clock=True, seconds=60, preemptions=2)
 

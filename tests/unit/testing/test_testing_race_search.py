@@ -141,7 +141,7 @@ with emulation(queues=["work", {"name": "pushed", "mode": "push", "rate": "5/s"}
         print([str(event) for queue in queues for event in queue.events()])
 
     actors = {"copies": 2, "send": send}
-    race_test(emulated.emulator, worker, **actors, setup=setup, check=check, schedules=40, seed=7)
+    race_test(emulated.emulator, worker, **actors, setup=setup, check=check, schedules=20, seed=7)
 """
 
 
@@ -151,7 +151,7 @@ def test_the_schedules_are_the_same_in_each_process(capsys: pytest.CaptureFixtur
     first = completed([sys.executable, "-c", RACE], env=environ).stdout
     exec(RACE, {})  # noqa: S102
 
-    assert first.count("\n") == 40
+    assert first.count("\n") == 20
     assert first == capsys.readouterr().out
 
 
