@@ -71,6 +71,11 @@ class SqlalchemyVisits(Visits):
         with self._engine.begin() as connection:
             connection.execute(update(Row).values(value=Row.value + 1))
 
+    def by_autocommit(self) -> None:
+        with self._engine.connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            connection.execute(text("UPDATE visits_of_race_test SET value = value + 1"))
+
     def with_a_lock(self) -> None:
         """Lock the row, or, as SQLite has no such lock, write first."""
         with Session(self._engine) as session, session.begin():

@@ -49,8 +49,9 @@ def crash_test(
     is None. Then `check` is called: it raises, or returns False, if the state is wrong. The first
     run is without a crash.
 
-    Each time the worker or a handler is killed at another of its calls: before it, after it, or,
-    where a queue is called, with the answer lost. If it is a worker, its leases expire, and a new
+    Each time the worker or a handler is killed at another of its calls: before it, after it (of
+    those to a database if the effect stays, as of a commit), or, where a queue is called, with the
+    answer lost. If it is a worker, its leases expire, and a new
     worker does the rest. If it is a handler, the attempt has no response, and its task is retried
     by the options of its queue; so it is where the handler ends and its response is lost, another
     crash of each attempt. An exception of a handler is status 500, as in production; in the run
@@ -119,7 +120,7 @@ def crash_test(
     return CrashResult(
         trial.crashes,
         is_complete=trial.crashes == trial.planned,
-        bound="" if errors else "without errors of calls (errors=True)",
+        bound=", ".join(trial.left_out()),
         estimate=trial.planned,
         seen=trial.seen,
         unseen=not_seen,
@@ -143,6 +144,13 @@ class _CrashTrial(Trial):
     undeleted: Undeleted = field(init=False, repr=False)
     """What is left of the run without a crash; of others, crashes can have used up the leases."""
     _last: CrashFailure | None = None
+
+    def left_out(self) -> Iterator[str]:
+        """Yield what was not tried."""
+        if not self.errors:
+            yield "without errors of calls (errors=True)"
+        if "point()" in self.seen:
+            yield "killed at point(), not after what follows it"
 
     def failures(self, modes: tuple[QueueMode, ...], *, services: bool) -> list[CrashFailure]:
         """Run without a crash, then with each, and return what fails; `modes` are those to run."""

@@ -68,9 +68,9 @@ class CrashInjector:
         """Yield the crashes that are possible in a run like this one."""
         for number, point in enumerate(self.points, start=1):
             yield CrashPlan(Crash.BEFORE, number)
-            # What `point` is called before is not seen; a crash after a call to a database is one
-            # before what follows.
-            if not isinstance(point.call, str | DatabaseCall):
+            # What `point` is called before is not seen. After a call to a database that only reads,
+            # or that the end of its transaction undoes, the state is that before it.
+            if getattr(point.call, "has_lasted", not isinstance(point.call, str)):
                 yield CrashPlan(Crash.AFTER, number)
             is_of_service = hasattr(point.call, "service")
             if point.is_of_queue or (errors and is_of_service and point.footprint.writes):
@@ -112,7 +112,7 @@ class CrashInjector:
             return call_next()
         if crash is Crash.BEFORE:
             actor.end()
-        if isinstance(point.call, DatabaseCall):
+        if isinstance(point.call, DatabaseCall) and crash is Crash.ERROR:
             return point.call.fail()
         if crash in CALLER_GETS_ERROR and not point.is_of_queue:
             cast("ServiceCall", point.call).fail(is_lost=crash is Crash.ANSWER_LOST)
@@ -121,6 +121,8 @@ class CrashInjector:
             raise TransientError(f"{point} has failed")
         call_next()
         if crash is Crash.AFTER:
+            if isinstance(point.call, DatabaseCall):
+                point.call.finish()
             actor.end()
         raise DeadlineExceededError(f"the response to {point} is lost")
 

@@ -282,7 +282,8 @@ def point(name: str) -> None:
 
     They see calls to queues and to the services of App Engine's SDK by themselves. Call this before
     each statement or commit of a database of your own, in a hook of the test: whoever calls it can
-    be killed there, and, once it was killed, cannot go past it; or another actor can go on.
+    be killed there, and, once it was killed, cannot go past it; or another actor can go on. For a
+    crash after a commit call it after that, too.
 
     `name` is what their reports show, with the place from which the hook was called.
     """

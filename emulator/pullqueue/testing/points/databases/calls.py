@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Protocol, TypeVar, cast
 
@@ -27,6 +27,12 @@ class DatabaseCall:
     """Does what the package does where the call fails, and nothing was done."""
     undoes: bool = False
     """True if it ends a transaction without an effect, as the end of an instance does."""
+    is_open: Callable[[], bool] = lambda: False
+    """Returns whether a transaction is open after it, which ends with who has begun it."""
+    finish: Callable[[], object] = lambda: None
+    """Carries it out, where the package does that only after its hook."""
+    has_lasted: bool = field(default=False, init=False)
+    """True once it was carried out, if what it has written is there whatever follows."""
 
     @cached_property
     def footprint(self) -> Footprint:
@@ -83,7 +89,13 @@ def note_unseen(name: str, port: int = 0) -> None:
 
 def intercept(call: DatabaseCall, carry_out: Callable[[], _T]) -> _T:
     """Pass a call on, and return its result."""
-    call_next: Callable[[], object] = carry_out
+
+    def note_result() -> _T:
+        result = carry_out()
+        call.has_lasted = bool(call.footprint.writes) and not (call.undoes or call.is_open())
+        return result
+
+    call_next: Callable[[], object] = note_result
     for observer in _observers:
         call_next = partial(observer.at_point, call, call_next)
     return cast("_T", call_next())

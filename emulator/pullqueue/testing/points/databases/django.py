@@ -43,6 +43,9 @@ def _at_point(connection: Any, statement: str, execute: Callable[[], object]) ->
         find_footprint=lambda: statement_footprint(connection.vendor, statement),
         fail=fail,
         undoes=statement == "ROLLBACK",
+        is_open=lambda: (
+            statement == "BEGIN" or not (statement == "COMMIT" or connection.get_autocommit())
+        ),
     )
     return intercept(call, execute)
 

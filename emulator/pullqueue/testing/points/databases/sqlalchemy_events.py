@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
@@ -32,11 +33,20 @@ _SHARED = (
 )
 
 
-def _at_statement(connection: Connection, _: object, statement: str, *__: object) -> None:
-    _at_point(connection, statement)
+def _at_statement(
+    connection: Connection, cursor: Any, statement: str, parameters: Any, _: object, is_many: object
+) -> None:
+    execute = cursor.executemany if is_many else cursor.execute
+    is_autocommit = getattr(connection.connection.dbapi_connection, "autocommit", False) is True
+    finish = partial(execute, statement, parameters) if is_autocommit else None
+    _at_point(connection, statement, finish)
 
 
-def _at_commit(connection: Connection, *_: object) -> None:
+def _at_commit(connection: Connection) -> None:
+    _at_point(connection, "COMMIT", connection.connection.commit)
+
+
+def _at_two_phase_commit(connection: Connection, *_: object) -> None:
     _at_point(connection, "COMMIT")
 
 
@@ -44,7 +54,10 @@ def _at_rollback(connection: Connection, *_: object) -> None:
     _at_point(connection, "ROLLBACK")
 
 
-def _at_point(connection: Connection, statement: str) -> None:
+def _at_point(
+    connection: Connection, statement: str, finish: Callable[[], object] | None = None
+) -> None:
+    """Stop at a statement; `finish` carries it out with an effect that lasts, if it has any."""
     pooled = connection.connection
     dialect = connection.dialect
     actor = current_actor()
@@ -73,6 +86,8 @@ def _at_point(connection: Connection, statement: str) -> None:
         find_footprint=lambda: statement_footprint(dialect.name, statement),
         fail=fail,
         undoes=statement == "ROLLBACK",
+        is_open=lambda: finish is None,
+        finish=finish or (lambda: None),
     )
     try:
         intercept(call, lambda: None)
@@ -84,8 +99,8 @@ def _at_point(connection: Connection, statement: str) -> None:
 _LISTENERS: dict[str, Callable[..., None]] = {
     "before_cursor_execute": _at_statement,
     "commit": _at_commit,
-    "prepare_twophase": _at_commit,
-    "commit_twophase": _at_commit,
+    "prepare_twophase": _at_two_phase_commit,
+    "commit_twophase": _at_two_phase_commit,
     "rollback": _at_rollback,
     "rollback_twophase": _at_rollback,
 }

@@ -41,8 +41,8 @@ _WAIT_SECONDS = 5.0
 
 _LOCAL_PRAGMAS = re.compile(
     r"pragma\s+(\w+\.)?(busy_timeout|cache_size|case_sensitive_like|database_list|foreign_key_list|"
-    r"foreign_keys|index_info|index_list|journal_mode|legacy_alter_table|mmap_size|recursive_triggers|synchronous|"
-    r"table_info|table_list|table_xinfo|temp_store)\b",
+    r"foreign_keys|index_info|index_list|journal_mode|legacy_alter_table|mmap_size|read_uncommitted|recursive_triggers|"
+    r"synchronous|table_info|table_list|table_xinfo|temp_store)\b",
     re.IGNORECASE,
 )
 """Settings of a connection, and questions about the schema."""
@@ -167,6 +167,7 @@ class ObservedConnection(sqlite3.Connection):
             find_footprint=partial(self._footprint, statement, parameters),
             fail=partial(self._fail, verb),
             undoes=verb == "ROLLBACK",
+            is_open=lambda: self.in_transaction,
         )
         return intercept(call, run)
 
