@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pullqueue.config.document import Node, Scalar, Sequence
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.view import View
 from pullqueue.lint.rules.base import SAFE, UNSAFE, Rule
@@ -351,39 +350,6 @@ def file_name(view: View) -> Iterator[Report]:
             "folder of its own"
         )
         yield Report(at=view.top.place, message=message)
-
-
-@Rule("QY019", severity=Severity.WARNING)
-def no_queues(view: View) -> Iterator[Report]:
-    """The file has no `queue`.
-
-    Deployed, such a file pauses every queue except `default`. An empty `queue:`, often a template
-    for later, is reported with `--strict` only.
-
-    Bad:
-        total_storage_limit: 1G
-
-    Good:
-        total_storage_limit: 1G
-        queue:
-        - name: mail
-          rate: 5/s
-
-    Source: gcloud's deployment of queues.
-    """
-    entry = view.top.entries.get("queue")
-    advice = "a deployment of this file pauses every queue except `default`"
-    if entry is None and not any(pair.key.opaque for pair in view.root.pairs):
-        if not view.shape.unknown_keys:
-            yield Report(at=view.top.place, message=f"`queue` is missing: {advice}")
-    elif entry is not None and view.settings.strict and _is_empty(entry.value):
-        yield Report(at=entry.key_place, message=f"`queue` is empty: {advice}", path=("queue",))
-
-
-def _is_empty(value: Node) -> bool:
-    if isinstance(value, Scalar):
-        return value.is_null
-    return isinstance(value, Sequence) and not value.items
 
 
 @Rule("QY020", loadable=False)

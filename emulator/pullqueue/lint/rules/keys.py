@@ -213,6 +213,37 @@ def _moved_into(view: View, target: Mapping, mapping: Mapping, pair: Pair) -> tu
     return (Edit(first, first, line), removal)
 
 
+@Rule("QY019", severity=Severity.WARNING)
+def no_queues(view: View) -> Iterator[Report]:
+    """The file has no `queue`.
+
+    Deployed, such a file pauses every queue except `default`. An empty `queue:`, often a template
+    for later, is reported with `--strict` only.
+
+    Bad:
+        total_storage_limit: 1G
+
+    Good:
+        total_storage_limit: 1G
+        queue:
+        - name: mail
+          rate: 5/s
+
+    Source: gcloud's deployment of queues.
+    """
+    entry = view.top.entries.get("queue")
+    advice = "a deployment of this file pauses every queue except `default`"
+    if entry is None and not any(pair.key.opaque for pair in view.root.pairs):
+        if not view.shape.unknown_keys:
+            yield Report(at=view.top.place, message=f"`queue` is missing: {advice}")
+    elif (
+        entry is not None
+        and view.settings.strict
+        and (entry.is_null or (isinstance(entry.value, Sequence) and not entry.value.items))
+    ):
+        yield Report(at=entry.key_place, message=f"`queue` is empty: {advice}", path=("queue",))
+
+
 @Rule("QY103", loadable=False)
 def missing_name(view: View) -> Iterator[Report]:
     """A queue has no name.
