@@ -30,8 +30,9 @@ def delete_pair(source: Source, mapping: Mapping, key: Scalar) -> Edit | None:
     is_explicit = bool(before.strip("- "))
     if is_explicit or "#" in source.text[pair.key.start : pair.end]:
         return None
-    if before:
-        return _delete_first(source, *pairs[:2])
+    if before:  # it is the first after a dash: the next one takes its place
+        between = source.text[pair.end : pairs[1].key.start]
+        return None if "#" in between else Edit(pair.key.start, pairs[1].key.start, "")
     _, line_end = source.line_span(max(pair.end - 1, pair.key.start))
     rest = source.text[pair.end : line_end]
     if rest.strip():
@@ -43,12 +44,6 @@ def _delete_in_flow(pairs: list[Pair], index: int) -> Edit:
     if index + 1 < len(pairs):
         return Edit(pairs[index].key.start, pairs[index + 1].key.start, "")
     return Edit(pairs[index - 1].end, pairs[index].end, "")
-
-
-def _delete_first(source: Source, first: Pair, second: Pair) -> Edit | None:
-    """Delete the pair after a dash; the next one takes its place."""
-    between = source.text[first.end : second.key.start]
-    return None if "#" in between else Edit(first.key.start, second.key.start, "")
 
 
 def insert_after(source: Source, pair: Pair, line: str) -> Edit:

@@ -126,7 +126,8 @@ def _replace(path: Path, data: bytes, *, private: bool) -> None:
             file.flush()
             os.fsync(file.fileno())
         if old is not None:
-            _keep_owner(temporary, old)
+            with suppress(AttributeError, OSError):  # no chown in Windows; some refuse it
+                os.chown(temporary, old.st_uid, old.st_gid)
             temporary.chmod(0o600 if private else stat.S_IMODE(old.st_mode))
         temporary.replace(path)
     except BaseException:
@@ -144,8 +145,3 @@ def _status(path: Path) -> os.stat_result | None:
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return status
-
-
-def _keep_owner(path: Path, old: os.stat_result) -> None:
-    with suppress(AttributeError, OSError):  # Windows has no chown; some file systems refuse it
-        os.chown(path, old.st_uid, old.st_gid)

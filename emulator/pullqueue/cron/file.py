@@ -25,14 +25,7 @@ from pullqueue.text import closest, did_you_mean, quoted
 
 _T = TypeVar("_T")
 
-_JOB_KEYS = (
-    "url",
-    "schedule",
-    "description",
-    "timezone",
-    "target",
-    "retry_parameters",
-)
+_JOB_KEYS = ("url", "schedule", "description", "timezone", "target", "retry_parameters")
 _RETRY_KEYS = (
     "job_retry_limit",
     "job_age_limit",
@@ -51,9 +44,7 @@ _MOST_JOBS = 250
 """Documented: a paid application has up to 250 jobs."""
 _DESCRIPTION_CHARACTERS = 499
 _TARGET = re.compile(r"(?:(?!-)[a-z\d-]{1,63}:)?(?!-)[a-z\d-]{1,100}")
-_REFUSED = {
-    "attempt_deadline": "remove it, a request has 10 minutes (gcloud refuses the key)",
-}
+_REFUSED = {"attempt_deadline": "remove it, a request has 10 minutes (gcloud refuses the key)"}
 """Keys of a job that only Google's development server accepts, and what to do."""
 
 

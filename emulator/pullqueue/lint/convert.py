@@ -54,13 +54,11 @@ def convert_view(view: View, *, to: str, place: Place) -> Conversion:
         for queue in build_config(view).queues
         if not queue.is_pull and len(queue.name) <= QUEUE_NAME_CHARACTERS
     ]
-    return Conversion(WRITERS[to](queues, place), sorted(_make_remarks(view)))
-
-
-def _make_remarks(view: View) -> Iterator[Remark]:
-    for entry, message, is_loss in _find_entries(view):
-        line, column = view.source.position(entry.key_place.start)
-        yield Remark(line, column, message, is_loss=is_loss)
+    remarks = [
+        Remark(*view.source.position(entry.key_place.start), message, is_loss=is_loss)
+        for entry, message, is_loss in _find_entries(view)
+    ]
+    return Conversion(WRITERS[to](queues, place), sorted(remarks))
 
 
 def _find_entries(view: View) -> Iterator[tuple[Entry, str, bool]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 import msgspec
@@ -114,8 +114,11 @@ def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
             '{"move_to": "2026-01-01T00:00:00Z"}'
         )
     # Where delivery moves the clock, another one finds the time that is meant.
-    start_usec, earlier = clock.now_usec(), state.move
-    target = _move(ManualClock(clock.now()), body)
+    start_usec, earlier, other = clock.now_usec(), state.move, ManualClock(clock.now())
+    if body.advance is not UNSET:
+        target = other.advance(body.advance)
+    else:
+        target = other.move_to(parse_time(body.move_to, "move_to", ApiError))
     goes_on = earlier is not None and body.deliver and earlier.target_usec == to_usec(target)
     move = earlier if earlier and goes_on else _begin(state, start_usec, to_usec(target))
     if body.deliver:
@@ -147,13 +150,6 @@ def _begin(state: ServerState, start_usec: int, target_usec: int) -> Move:
         for queue in state.emulator.queues
     ]
     return Move(start_usec, target_usec, before)
-
-
-def _move(clock: ManualClock, body: ClockMove) -> datetime:
-    """Move a clock at once, and return the time."""
-    if body.advance is not UNSET:
-        return clock.advance(body.advance)
-    return clock.move_to(parse_time(body.move_to, "move_to", ApiError))
 
 
 def _step(

@@ -117,13 +117,17 @@ def _operation(operation: Operation, build_schema: dict[type, Json]) -> Json:
             "required": [operation.key],
             "additionalProperties": False,
         }
-    parameters = _query_parameters(build_schema[operation.query]) if operation.query else []
+    parameters: list[Json] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", operation.path)
+    ]
+    parameters += _query_parameters(build_schema[operation.query]) if operation.query else []
     if not operation.path.startswith("/projects"):
         parameters.append(_PROJECT)
     described: Json = {
         "operationId": operation.id,
         "summary": operation.summary,
-        "parameters": [*_path_parameters(operation.path), *parameters],
+        "parameters": parameters,
         "responses": {
             "200": _content("The result", operation.content_type, result),
             "default": _content("An error", "application/json", build_schema[Error]),
@@ -138,13 +142,6 @@ def _operation(operation: Operation, build_schema: dict[type, Json]) -> Json:
             content["examples"] = {name: {"value": value} for name, value in named}
         described["requestBody"] = {"required": True, "content": {"application/json": content}}
     return described
-
-
-def _path_parameters(path: str) -> list[Json]:
-    return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in re.findall(r"{(\w+)}", path)
-    ]
 
 
 def _query_parameters(schema: Json) -> list[Json]:

@@ -147,18 +147,14 @@ def _not_valid(error: msgspec.ValidationError, whole: str, model: type[Model]) -
     """Return the error for what msgspec refuses, in its words, with the place."""
     what, _, place = str(error).partition(" - at ")
     location = place.strip("`$.")
-    choices = _choices(model, location)
+    types = {field.encode_name: field.type for field in msgspec.structs.fields(model)}
+    # A part of a field is not among them, and a field can have other values than texts.
+    choices = list_choices(types[location]) if location in types else []
     advice = (
         f"use one of {', '.join(choices)}" if choices else "/_emulator/openapi.json has the schema"
     )
     message = f"{location or whole} is not valid: {what} ({advice})"
     return ApiError(message, reason="invalidParameter", location=location or None)
-
-
-def _choices(model: type[Model], field_name: str) -> list[str]:
-    """Return the texts that a field can be; none if it can be others, or is within another."""
-    types = {field.encode_name: field.type for field in msgspec.structs.fields(model)}
-    return list_choices(types[field_name]) if field_name in types else []
 
 
 def _unknown_parameter(name: str, known: Sequence[str]) -> ApiError:

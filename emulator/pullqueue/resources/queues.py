@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET
 from msgspec.structs import asdict
@@ -238,7 +238,10 @@ def requeue_task(
     changed = [] if payload is None else ["payload"]
     if body.request is not UNSET:
         known = exhausted.require_request()
-        fields = {k: v for k, v in _list_changes(body.request).items() if v != getattr(known, k)}
+        wanted = {name: v for name, v in asdict(body.request).items() if v is not UNSET}
+        if "headers" in wanted:
+            wanted["headers"] = tuple(wanted["headers"])
+        fields = {name: value for name, value in wanted.items() if value != getattr(known, name)}
         request = known._replace(**fields) if fields else None
         changed += fields
     result = found.requeue([task], payload=payload, request=request)
@@ -247,13 +250,6 @@ def requeue_task(
     others = f" with another {', '.join(changed)}" if changed else ""
     state.activity.record(f"requeued task {task} of queue {queue}{others}")
     return build_task_resources(result.added, found, state)[0]
-
-
-def _list_changes(request: models.ChangedRequest) -> dict[str, Any]:
-    fields = {name: value for name, value in asdict(request).items() if value is not UNSET}
-    if request.headers is not UNSET:
-        fields["headers"] = tuple(request.headers)
-    return fields
 
 
 def find_current_task(state: ServerState, queue: str, task: str) -> Task:

@@ -268,15 +268,12 @@ def _failed_so(task: Task, chosen: TaskFilter) -> bool:
     attempts, text = task.attempts, chosen.reason.casefold()
     if chosen.status is not UNSET and chosen.status != attempts.status:
         return False
-    if text and not _is_reason(text, task):
+    # The text is one of the reason or its pattern, in lower case.
+    if text and not (
+        attempts.reason and text in f"{attempts.reason}\n{pattern_of(task)}".casefold()
+    ):
         return False
     return not chosen.pattern or chosen.pattern == pattern_of(task)
-
-
-def _is_reason(text: str, task: Task) -> bool:
-    """Return whether the reason of a failure, or its pattern, contain a text in lower case."""
-    reason = task.attempts.reason
-    return bool(reason) and text in f"{reason}\n{pattern_of(task)}".casefold()
 
 
 def _contains(task: Task, text: str, data: bytes | None) -> bool:

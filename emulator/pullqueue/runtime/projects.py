@@ -262,7 +262,11 @@ class Projects:
     ) -> ServerState:
         """Make a project, and store it if its clock is the machine's and it is not `stored`."""
         file, is_new = self._files.get(name), stored is None
-        config = _read_config(made) if file is None else file.read()
+        config = QueueConfig(queues=(), file="")
+        if file is not None:
+            config = file.read()
+        elif made.queue_yaml is not None:
+            config = queue_yaml.loads(made.queue_yaml)
         if is_new and not isinstance(clock, ManualClock):
             record = msgspec.json.encode(made).decode()
             stored = self._store.add_project(name, record)
@@ -330,9 +334,3 @@ class Projects:
             state.delivery.discard()
         self.on_end(state, delete=True)
         state.emulator.close()
-
-
-def _read_config(made: _Made) -> QueueConfig:
-    if made.queue_yaml is None:
-        return QueueConfig(queues=(), file="")
-    return queue_yaml.loads(made.queue_yaml)

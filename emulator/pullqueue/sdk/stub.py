@@ -6,14 +6,18 @@ of the emulator in the place of Google's.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from pullqueue import config
 from pullqueue.clock import USEC_PER_SECOND, Clock
-from pullqueue.config.model import QueueSettings
+from pullqueue.config.files import Stamp, read_stamp
+from pullqueue.config.model import QueueConfig, QueueSettings
 from pullqueue.engine import verbs
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import CallLog, bypass_interceptors
@@ -29,10 +33,10 @@ from pullqueue.sdk.imports import (
     taskqueue_stub,
 )
 from pullqueue.sdk.protocol import EagerRPC, application_error, sdk_error
-from pullqueue.sdk.queue_yaml import QueueYaml
 from pullqueue.text import decode_name, quoted
 
 SERVICE = "taskqueue"
+_NAMES = ("queue.yaml", "queue.yml", "WEB-INF/appengine-generated/queue.yaml")
 _CRON = b"__cron"
 """The queue of App Engine's cron service, which has no tasks here."""
 _Error = messages.TaskQueueServiceError
@@ -53,6 +57,48 @@ def _on_queue(answer: Callable[[Queue, Any, Any], None]) -> Callable[..., None]:
         answer(self.queue(request.queue_name), request, response)
 
     return call
+
+
+class QueueYaml:
+    """Reads a suite's queue.yaml when it is first seen, and again whenever it has changed."""
+
+    def __init__(self) -> None:
+        self._read: tuple[Path, Stamp] | str | None = None
+
+    def changed(
+        self, path: str | None, root: str | None, parser: Callable[[str | None], Any] | None
+    ) -> QueueConfig | None:
+        """Return the configuration if it is new: of the file at `path`, or of that under `root`.
+
+        `parser` is a suite's own, which returns what Google's parser would return for a file.
+
+        Raises:
+            InvalidQueueConfigError: the SDK's own parser would refuse the file too.
+        """
+        found: tuple[Path, Stamp] | str | None
+        if parser is None:
+            found = _find(path, root)
+        else:
+            parsed = parser(root)
+            found = None if parsed is None else json.dumps(parsed.ToDict())
+        if found is None or found == self._read:
+            return None
+        if isinstance(found, str):
+            loaded = config.loads(found, profile="sdk")
+        else:
+            loaded = config.load(found[0], profile="sdk")
+        self._read = found
+        return loaded
+
+
+def _find(path: str | None, root: str | None) -> tuple[Path, Stamp] | None:
+    paths = [] if path is None else [Path(path)]
+    if root is not None:
+        paths += [Path(root, name) for name in _NAMES]
+    for candidate in paths:
+        if stamp := read_stamp(candidate):
+            return candidate, stamp
+    return None
 
 
 class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  # not typed

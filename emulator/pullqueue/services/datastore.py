@@ -6,15 +6,14 @@ import itertools
 import random
 import warnings
 from heapq import nsmallest
-from typing import Any
+from typing import Any, TypeAlias
 
 from pullqueue.observe.entities import CountedKind, Entity, EntityKind
 from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.imports import apiproxy_errors, full_app_id
-from pullqueue.services.entities import build_entity, path_of
 from pullqueue.services.indexes import CompositeIndexes
 from pullqueue.services.journal import Journal, StoredEntity
-from pullqueue.text import quoted
+from pullqueue.text import quoted, shorten
 
 with warnings.catch_warnings(action="ignore"):
     from google.appengine.api import datastore_errors, datastore_file_stub, datastore_types
@@ -27,6 +26,12 @@ _MAX_CURSORS = 1000
 """Maximum number of queries that can be continued; an app may never read the rest of one."""
 _MAX_QUERIES = 1000
 """How many queries the stub may remember, for an index.yaml that nobody asks for."""
+
+_VALUE_CHARACTERS = 500
+"""Maximum length of a value that is shown."""
+
+Path: TypeAlias = list[tuple[str, bool, int, str]]
+"""Kind, whether it has a name, id, and name, of each element of a key."""
 
 _ID_SPACES = (datastore_stub_util.SEQUENTIAL, datastore_stub_util.SCATTERED)
 
@@ -154,8 +159,8 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
         owner = datastore_types.EncodeAppIdNamespace(kind.app, kind.namespace)
         stored = self._GetAllEntities().get((owner, kind.kind), {}).values()
         entities = (each.record.entity for each in stored)
-        first = nsmallest(limit, entities, key=lambda each: path_of(each.key))
-        return [build_entity(entity) for entity in first]
+        first = nsmallest(limit, entities, key=lambda each: _path_of(each.key))
+        return [_build_entity(entity) for entity in first]
 
     def _write(self, tasks: list[bytes]) -> list[int]:
         """Write to the journal what has changed."""
@@ -247,3 +252,37 @@ def _find_app(request: Any) -> str | None:
         if first is not None:
             return str(first.key.app if field == "entity" else first.app)
     return None
+
+
+def _path_of(key: Any) -> Path:
+    """Return the path of a key; sorted, ids are before names, as in the datastore."""
+    return [(each.type, each.HasField("name"), each.id, each.name) for each in key.path.element]
+
+
+def _build_entity(entity: Any) -> Entity:
+    """Return what is shown of an `EntityProto`."""
+    key = " / ".join(
+        f"{kind} {quoted(name) if has_name else number}"
+        for kind, has_name, number, name in _path_of(entity.key)
+    )
+    values: dict[str, str] = {}
+    lists: dict[str, list[str]] = {}
+    for each in (*entity.property, *entity.raw_property):
+        if each.meaning == entity_pb.Property.EMPTY_LIST:
+            lists[each.name] = []
+        elif each.multiple:
+            lists.setdefault(each.name, []).append(_value_text(each))
+        else:
+            values[each.name] = _value_text(each)
+    values.pop(datastore_types.SCATTER_SPECIAL_PROPERTY, None)  # the datastore's own
+    for name, texts in lists.items():
+        values[name] = shorten(f"[{', '.join(texts)}]", limit=_VALUE_CHARACTERS)
+    return Entity(key=key, properties=dict(sorted(values.items())))
+
+
+def _value_text(value: Any) -> str:
+    try:
+        found = datastore_types.FromPropertyPb(value)
+    except Exception as error:  # noqa: BLE001 - the SDK refuses values that its client does not send
+        return f"({type(error).__name__})"
+    return shorten(str(found) if isinstance(found, str) else repr(found), limit=_VALUE_CHARACTERS)

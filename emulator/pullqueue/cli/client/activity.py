@@ -15,18 +15,8 @@ _FAILURES = ("NUMBER", "FIRST (UTC)", "LAST (UTC)", "WHAT", "CLIENT")
 _TIMES = ("first", "last")
 _MINUTE = len("2026-01-01 14:05")
 _WORKERS = (
-    *(
-        "CLIENT",
-        "LEASED",
-        "LONGEST",
-        "UNTIL (UTC)",
-        "EXPIRED",
-        "CALLS",
-        "FAILED",
-        "LAST CALL (UTC)",
-        "METHOD",
-    ),
-    "QUEUES",
+    *("CLIENT", "LEASED", "LONGEST", "UNTIL (UTC)", "EXPIRED", "CALLS", "FAILED"),
+    *("LAST CALL (UTC)", "METHOD", "QUEUES"),
 )
 
 
