@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid, invalid_field, permission_denied
@@ -15,9 +15,7 @@ from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.limits import LOCATION_NAME, QUEUE_NAME
-
-if TYPE_CHECKING:
-    from pullqueue.runtime.state import ServerState
+from pullqueue.runtime.state import ServerState
 
 _SHOWN_CHARACTERS: Final = 200
 """How much of a name that is not valid is repeated in a message."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pullqueue.api.auth import Authorizer
 from pullqueue.api.resources import Project
@@ -17,9 +17,7 @@ from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.versions import VERSIONS
 from pullqueue.errors import PullQueueError, UnknownQueueError
-
-if TYPE_CHECKING:
-    from pullqueue.runtime.state import ServerState
+from pullqueue.runtime.state import ServerState
 
 _KNOWN: Final = vars(queues) | vars(tasks) | vars(batches) | vars(access) | vars(locations)
 _FUNCTIONS: Final[Mapping[str, Callable[[Call], Message]]] = MappingProxyType(

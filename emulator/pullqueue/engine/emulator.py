@@ -6,11 +6,11 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pullqueue import config as queue_yaml
 from pullqueue.address import DEFAULT_LOCATION
 from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
+from pullqueue.config.model import QueueConfig, QueueSettings
 from pullqueue.engine import task_errors, validation
 from pullqueue.engine.interceptors import CallLog, Interceptors
 from pullqueue.engine.memory.store import MemoryStore
@@ -28,9 +28,6 @@ from pullqueue.errors import QueueNameInUseError, UnknownQueueError, is_expected
 from pullqueue.limits import Limits
 from pullqueue.tasks import LOCATED, split_queue_name
 from pullqueue.text import closest, quoted
-
-if TYPE_CHECKING:
-    from pullqueue.config.model import QueueConfig, QueueSettings
 
 __tracebackhide__ = is_expected_error
 

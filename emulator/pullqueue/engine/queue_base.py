@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from pullqueue.clock import Clock, from_usec
+from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import MINUTE_USEC
 from pullqueue.engine.interceptors import Interceptors
@@ -14,9 +14,6 @@ from pullqueue.engine.retention import compute_retention
 from pullqueue.engine.store import QueueRecord, TaskStore
 from pullqueue.errors import InvalidQueueModeError, QueueDisabledError, is_expected_error
 from pullqueue.limits import Limits
-
-if TYPE_CHECKING:
-    from pullqueue.config.model import QueueMode, QueueSettings
 
 __tracebackhide__ = is_expected_error
 

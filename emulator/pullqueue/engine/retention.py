@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
+from pullqueue.config.model import QueueSettings
 from pullqueue.tasks import Task
-
-if TYPE_CHECKING:
-    from pullqueue.config.model import QueueSettings
 
 
 class Retention(NamedTuple):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from pullqueue.config.model import HttpTarget, QueueSettings
 from pullqueue.engine.request_validation import check_request, check_retry, is_target
 from pullqueue.errors import InvalidQueueSettingsError, InvalidTaskError
 from pullqueue.limits import BUCKET_SIZE, CONCURRENT_REQUESTS, DAY_SECONDS, RATE_PER_SECOND, Limits
 from pullqueue.tasks import HttpRequest
 from pullqueue.text import SECONDS_PER_UNIT, is_number, quoted
-
-if TYPE_CHECKING:
-    from pullqueue.config.model import HttpTarget, QueueSettings
 
 _LONGEST_SECONDS = 10_000 * 366 * DAY_SECONDS
 _LARGEST: Mapping[str, int] = {

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from pullqueue.clock import Clock, from_usec
+from pullqueue.config.model import QueueSettings
 from pullqueue.engine.events import ClientLeases, Event, EventKind, Flow, Operation
 from pullqueue.engine.retention import Retention
 from pullqueue.limits import Limits
@@ -23,10 +24,6 @@ from pullqueue.tasks import (
     Task,
     TaskState,
 )
-
-if TYPE_CHECKING:
-    from pullqueue.config.model import QueueSettings
-
 
 NameSource = Callable[[], str]
 """Returns another name for a task at each call. A name that is in use is skipped."""

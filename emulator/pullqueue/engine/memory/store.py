@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pullqueue.clock import Clock
+from pullqueue.config.model import QueueSettings
 from pullqueue.engine import store, task_errors
 from pullqueue.engine.events import (
     ClientLeases,
@@ -33,9 +34,6 @@ from pullqueue.tasks import (
     fitting,
     leased_until,
 )
-
-if TYPE_CHECKING:
-    from pullqueue.config.model import QueueSettings
 
 __tracebackhide__ = is_expected_error
 
