@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle, groupby
 from typing import Final, NamedTuple
 
-from pullqueue.clock import from_usec
+from pullqueue.clock import FIRST_USEC, from_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.events import MINUTE_USEC, Flow
 from pullqueue.resources.overview import FLOW_KINDS
@@ -158,7 +158,7 @@ def _columns(values: Mapping[str, Sequence[int]], begin: int, step: int) -> list
     width = WIDTH / len(columns)
     found = []
     for place, counts in enumerate(columns):
-        time = str(from_usec((begin + place * step) * MINUTE_USEC))[:16]
+        time = str(from_usec(max((begin + place * step) * MINUTE_USEC, FIRST_USEC)))[:16]
         found.append(Column(place * width, f"{time} UTC: {numbers[counts]}"))
     return found
 

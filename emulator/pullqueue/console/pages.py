@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -382,10 +383,10 @@ def _address_of(failure: Failure) -> str:
         return ""
     if failure.number is not None:
         return url_for("console.requests", failure=failure.number)
-    until = datetime.fromisoformat(failure.last) + timedelta(minutes=1)
-    return url_for(
-        "console.failures", queue=failure.queue, since=failure.first, until=until.isoformat()
-    )
+    until = None
+    with suppress(OverflowError):  # it is the last minute that there is
+        until = (datetime.fromisoformat(failure.last) + timedelta(minutes=1)).isoformat()
+    return url_for("console.failures", queue=failure.queue, since=failure.first, until=until)
 
 
 def _latest_before(history: TaskHistory, attempts: Sequence[Request]) -> int | None:

@@ -273,10 +273,10 @@ class RequestLog:
 
     def latest_of(self, queue: str, *, last: timedelta) -> list[Request]:
         """Return the requests on a queue within the last time span, the latest first."""
-        start = self._emulator.clock.now() - last
+        now = self._emulator.clock.now()
         with self._lock:
             found = [self._requests[number] for number in reversed(self._of_queue.get(queue, {}))]
-        return list(takewhile(lambda each: datetime.fromisoformat(each.time) > start, found))
+        return list(takewhile(lambda each: now - datetime.fromisoformat(each.time) < last, found))
 
     def get(self, number: int) -> Request | None:
         """Return a request; None: it is not recorded, or has not ended."""

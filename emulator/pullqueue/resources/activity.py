@@ -49,7 +49,7 @@ def list_activity(state: ServerState, query: ActivityQuery) -> Activity:
     recorded = Counter(each.failure for each in state.requests.latest())
     for each in failures:
         each.recorded = recorded[each.number]
-    failures += [each for each in _exhausted(state) if _time(each.last) + _MINUTE > start]
+    failures += [each for each in _exhausted(state) if start - _time(each.last) < _MINUTE]
     failures.sort(key=lambda each: _time(each.last))
     last = slice(None, -query.limit - 1, -1)
     return Activity(actions[last], failures[last])

@@ -211,7 +211,8 @@ def get_history(state: ServerState, queue: str, task: str, query: HistoryQuery) 
         response = stored.attempts.response
     if found and found.push and history and history[-1].kind is EventKind.ATTEMPT_STARTED:
         deadline = timedelta(seconds=found.push.deadline_seconds)
-        events[-1].until = iso(history[-1].time + deadline)
+        with suppress(OverflowError):  # it is after the year 9999
+            events[-1].until = iso(history[-1].time + deadline)
     return TaskHistory(
         events=[each for each in events if datetime.fromisoformat(each.time) >= start],
         task=found,

@@ -350,4 +350,4 @@ def parse_since(since: str, now_usec: int) -> datetime:
         message = f"since is {quoted(text)}, which is not a time of the day: use one such as 14:05"
         raise ApiError(message) from None
     today = datetime.combine(now.date(), day_time, now.tzinfo)
-    return today if today <= now else today - timedelta(days=1)
+    return today if today <= now or now.toordinal() == 1 else today - timedelta(days=1)

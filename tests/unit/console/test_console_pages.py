@@ -15,12 +15,15 @@ from tables import each_row
 
 from pullqueue import Emulator, HttpRequest, Limits, ManualClock, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
+from pullqueue.clock import FIRST_USEC, LAST_USEC, from_usec
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.observe.models import Request
 from pullqueue.observe.request_log import excerpt
+from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.runtime.state import ServerState
 from pullqueue.server.app import flask_app
 from pullqueue.stores import open_store
+from pullqueue.testing import run_tasks
 
 CONFIG = """\
 queue:
@@ -41,9 +44,9 @@ PAGES = (
 QUEUES = "/taskqueue/v1beta2/projects/p/taskqueues"
 
 
-def console_of(limits: Limits | None = None) -> ConsoleClient:
+def console_of(limits: Limits | None = None, clock: ManualClock | None = None) -> ConsoleClient:
     """Return the console of a new server."""
-    emulator = Emulator.from_text(CONFIG, clock=ManualClock(), limits=limits)
+    emulator = Emulator.from_text(CONFIG, clock=clock or ManualClock(), limits=limits)
     return ConsoleClient(ServerState(emulator))
 
 
@@ -121,6 +124,26 @@ def test_a_page_is_well_formed_and_guarded(shown: ConsoleClient, page: str) -> N
     assert not re.search(r"""(?:src|href|action)=["'](?:https?:)?//""", answer.text)
     assert not re.search(r"""\s(?:style|on[a-z]+)=["']""", answer.text)
     assert "<style" not in answer.text
+
+
+@pytest.mark.parametrize("usec", [FIRST_USEC, LAST_USEC])
+def test_pages_are_shown_at_the_first_and_at_the_last_time_there_is(usec: int) -> None:
+    console = console_of(clock=ManualClock(from_usec(usec)))
+    emulator = console.state.emulator
+    emulator.queue("pull").add(name="lost")
+    emulator.queue("pull").lease_tasks(0, 1)
+    emulator.queue("pull").lease_tasks(0, 1)
+    emulator.queue("push").add(name="sent")
+    statuses: dict[str, int] = {}
+
+    def send(_: PushRequest) -> PushResponse:
+        for page in (*PAGES, "/failures?since=23:59"):
+            statuses[page] = console.get(page).status_code
+        return PushResponse(200)
+
+    run_tasks(emulator, send=send)
+    assert {page for page, status in statuses.items() if status >= 500} == set()
+    assert len(statuses) == len(PAGES) + 1
 
 
 def test_forms_need_the_token(console: ConsoleClient, state: ServerState) -> None:
