@@ -192,11 +192,10 @@ class Application:
 
     def _end(self, state: ServerState, *, delete: bool) -> None:
         """Close the services of a project that ends, and `delete` their data."""
-        found = self._objects_of(state) if delete else self._objects.get(state, {})
-        if services := found.get(Services):
+        if services := self._objects.get(state, {}).get(Services):
             services.close()
-            if delete:
-                services.delete_data()
+        if delete and self._services is not None:
+            self._services.delete_data_of(state.emulator)
 
     def _make_objects(self, state: ServerState) -> _Objects:
         services = self._services

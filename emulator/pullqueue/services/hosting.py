@@ -119,23 +119,31 @@ class Services:
 
         They are in memory if its tasks are.
         """
-        data = None
-        if self.data is not None and emulator.store_url != MEMORY:
-            data = self.data / _PROJECTS / quote(emulator.project or "")
         return Services(
             self.names,
             clock=emulator.clock,
-            data=data,
+            data=self._data_of(emulator),
             eventual=self.eventual,
             project=emulator.project,
             push_to=push_to,
             strict=self._strict,
         )
 
-    def delete_data(self) -> None:
-        """Delete the folder of the data, once it is closed."""
-        if self.data is not None:
-            shutil.rmtree(self.data, ignore_errors=True)
+    def _data_of(self, emulator: Emulator) -> Path | None:
+        if self.data is None or emulator.store_url == MEMORY:
+            return None
+        return self.data / _PROJECTS / quote(emulator.project or "")
+
+    def delete_data_of(self, emulator: Emulator) -> None:
+        """Delete the data of another project, once they are closed."""
+        data = self._data_of(emulator)
+        if data is None or not data.exists():
+            return
+        try:
+            shutil.rmtree(data)
+        except OSError as error:
+            reason = describe_os_error(error)
+            _log.warning('folder "%s" of a deleted project is left: %s; delete it', data, reason)
 
     def close(self) -> None:
         """Close the files."""

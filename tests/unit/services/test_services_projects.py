@@ -144,6 +144,38 @@ def test_data_of_projects_are_stored_apart(tmp_path: Path) -> None:
         assert client_of(server, "one").get("a") is None
 
 
+def test_a_project_whose_data_cannot_be_opened_can_be_deleted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its requests say why they are refused; what cannot be deleted, here a file, is logged."""
+    with serving(tmp_path / "data") as server:
+        for project in ("one", "two"):
+            ControlClient(server).post("/projects", {"name": project, "queue_yaml": FILE})
+            client_of(server, project).put("a", 1)
+    folder, file = (tmp_path / "data" / "projects" / name for name in ("one", "two"))
+    (folder / "datastore.db").write_bytes(b"no database" * 100)
+    file.rename(tmp_path / "two")
+    file.touch()
+    with serving(tmp_path / "data") as server:
+        control = ControlClient(server)
+        assert control.get("/queues?project=one").message == (
+            f'"{folder}/datastore.db" cannot be read (file is not a database): use another --data '
+            "folder, or delete the file to begin with an empty datastore"
+        )
+        assert control.get("/queues?project=two").message == (
+            f'folder "{file}" cannot be made: file exists'
+        )
+        for project in ("one", "two"):
+            assert control.call("DELETE", f"/projects/{project}", None).status == 200
+            assert control.call("DELETE", f"/projects/{project}", None).status == 404
+        [warning] = caplog.messages
+        assert (
+            warning == f'folder "{file}" of a deleted project is left: not a directory; delete it'
+        )
+        control.post("/projects", {"name": "one", "queue_yaml": FILE})
+        assert client_of(server, "one").get("a") is None
+
+
 @pytest.mark.slow
 def test_an_app_in_python_is_known_by_its_id() -> None:
     """As App Engine's runtime and `pullqueue exec` set it; each in a process of its own."""
