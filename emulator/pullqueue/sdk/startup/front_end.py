@@ -62,10 +62,10 @@ _USER = "HTTP_X_APPENGINE_USER_"
 _WITHOUT_USER = ("HTTP_X_APPENGINE_QUEUENAME", "HTTP_X_APPENGINE_CRON", f"{_USER}EMAIL")
 """Requests of queues and cron have no user, and one that the headers name is not replaced."""
 _OF_TASKS = (
-    *(f"HTTP_X_APPENGINE_{name}" for name in ("QUEUENAME", "TASK", "CRON", "FAILFAST")),
+    *(f"HTTP_X_APPENGINE_{n}" for n in ("QUEUENAME", "TASK", "CRON", "FAILFAST", "INBOUND_APPID")),
     "HTTP_X_GOOGLE_INTERNAL_SKIPADMINCHECK",
 )
-"""Beginnings of the headers by which apps recognize requests of queues and cron."""
+"""Beginnings of the headers by which apps recognize requests of queues, cron and other apps."""
 
 
 class FrontEnd:
