@@ -156,9 +156,12 @@ def misplaced_key(view: View) -> Iterator[Report]:
         home = level_with(unknown.name)
         if home is not None:
             where = LEVEL_NAMES[find_level(unknown.path)]
+            todo = f"it belongs {LEVEL_NAMES[home]}"
+            if unknown.name == "application":  # which gcloud refuses there, too
+                todo = "remove it, since the deployment sets the project"
             yield Report(
                 at=unknown.pair.key.place,
-                message=f"`{unknown.name}` is not allowed {where}: it belongs {LEVEL_NAMES[home]}",
+                message=f"`{unknown.name}` is not allowed {where}: {todo}",
                 path=unknown.path,
                 hint=_acl_hint(unknown) if home == ACL_ENTRY else None,
                 fix=_move_fix(view, unknown, home),
@@ -178,6 +181,8 @@ def _is_of_acl(section: Section) -> bool:
 def _move_fix(view: View, unknown: UnknownKey, home: Path) -> Fix | None:
     """Move a key of a queue under `retry_parameters` or to the top level, where that is simple."""
     mapping, pair = unknown.mapping, unknown.pair
+    if unknown.name == "application":
+        return edit_fix("remove `application`", delete_pair(view.source, mapping, pair.key))
     if find_level(unknown.path) != QUEUE or home not in {TOP, RETRY} or mapping.flow:
         return None
     if not isinstance(pair.value, Scalar) or pair.value.style in {"|", ">"}:
