@@ -72,7 +72,8 @@ class Request(Model, kw_only=True):
         str,
         about(
             "Why it failed: the message of the response, or its first line; empty if "
-            "it succeeded, or the response does not say."
+            "it succeeded, or the response does not say. "
+            "Also that a lease got no tasks because of the lease rate."
         ),
     ] = ""
     milliseconds: float

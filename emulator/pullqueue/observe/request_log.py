@@ -127,6 +127,8 @@ class RequestLog:
             response = request.response
             summary = response.text and PushResponse(None, response.data).summary
             request.reason = summary or ""
+        elif request.rate_limited:
+            request.reason = "no tasks because of the lease rate"
         request.path = request.path[:_SHOWN_CHARACTERS]
         request.query = _without_secrets(request.query)[:_SHOWN_CHARACTERS]
         request.agent, request.method = _named(request.agent), _named(request.method)

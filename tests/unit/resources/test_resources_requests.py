@@ -16,7 +16,7 @@ import pytest
 import requests
 from control_client import ControlClient
 
-from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
+from pullqueue import Emulator, HttpRequest, Limits, ManualClock, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.interceptors import Touched
@@ -73,6 +73,20 @@ def test_a_request_that_failed_says_why(control: ControlClient) -> None:
     refused, added = control.get("/requests?task=twin").body["requests"]
     assert (refused["status"], refused["tasks"], refused["task_count"]) == (400, ["twin"], 1)
     assert (refused["reason"], added["reason"]) == ("Task name already taken: twin", "")
+
+
+def test_a_lease_that_gets_no_tasks_because_of_the_lease_rate_says_so() -> None:
+    limits = Limits(leases_per_second=1)
+    emulator = Emulator.from_text(
+        "queue: [{name: pull, mode: pull}]", clock=ManualClock(), limits=limits
+    )
+    with Server(emulator) as server:
+        control = ControlClient(server)
+        for _ in range(2):
+            control.send("POST", f"{TASKS}/lease?leaseSecs=60&numTasks=1", {})
+
+        reasons = [each["reason"] for each in control.get("/requests").body["requests"]]
+        assert reasons == ["no tasks because of the lease rate", ""]
 
 
 def test_a_method_of_cloud_tasks_is_found_by_both_names(control: ControlClient) -> None:

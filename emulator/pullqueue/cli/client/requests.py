@@ -74,10 +74,10 @@ def requests(
     tasks; those of the console and of these commands are left out. The latest is listed first. With
     a NUMBER, one is shown with what was sent and answered; an attempt also with its headers.
 
-    TASKS is the task that a request was about, or how many there were. REASON: why it failed, and
-    how many attempts of the queue got no response for it, one after the other. MS: its duration in
-    milliseconds. `tasks get` shows the number of the request for each event of a
-    task.
+    TASKS is the task that a request was about, or how many there were. REASON: why it failed, or
+    got no tasks, and how many attempts of the queue got no response for it, one after the other.
+    MS: its duration in milliseconds. `tasks get` shows the number of the request for each event of
+    a task.
     """
     if number is not None:
         _show_one(client.get(f"/requests/{number}"))
