@@ -43,7 +43,7 @@ SLOW |= {
 LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
 settings.register_profile(
     "pullqueue",
-    max_examples=1000 if LONG else 40,
+    max_examples=1000 if LONG else 25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from importlib import import_module
@@ -84,8 +84,16 @@ def tree_of(path: Path) -> ast.Module:
 
 @cache
 def nodes_of(path: Path) -> list[ast.AST]:
-    """Return the nodes of a module's syntax tree."""
-    return [*ast.walk(tree_of(path))]
+    """Return the statements of a module, with those of its classes and functions."""
+    return [*statements(tree_of(path))]
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is in the blocks of a statement; to walk expressions, too, takes three times."""
+    for block in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for each in getattr(node, block, ()):
+            yield each
+            yield from statements(each)
 
 
 def names_imported_by(nodes: Iterable[ast.AST]) -> set[str]:
