@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -48,6 +49,19 @@ MakeModule = Callable[..., ModuleType]
 @pytest.fixture
 def app(make_module: MakeModule) -> ModuleType:
     return make_module("from time import time, monotonic\nfrom datetime import datetime")
+
+
+@pytest.mark.parametrize("freezer", ["freezegun", "time-machine"])
+def test_reading_the_time_keeps_nothing_of_the_caller(freezer: FreezerChoice) -> None:
+    """What a function uses, such as a cursor with a lock, ends with it, not with a collection."""
+
+    def read_time() -> weakref.ref[object]:
+        used = {1}
+        time.time()  # noqa: TID251
+        return weakref.ref(used)
+
+    with freeze(START, freezer=freezer):
+        assert read_time()() is None
 
 
 def test_everything_is_frozen_and_put_back(app: ModuleType) -> None:

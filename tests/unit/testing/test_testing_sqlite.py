@@ -43,6 +43,24 @@ def test_who_finds_the_database_locked_waits(emulator: Emulator, database: Sqlit
     assert steps[waits + 1 : waits + 3] == ["sqlite3: COMMIT", f"sqlite3: {UPDATE}"]
 
 
+@pytest.mark.parametrize("close", [True, False])
+def test_a_cursor_that_is_dropped_has_no_lock(
+    emulator: Emulator, database: SqliteVisits, *, close: bool
+) -> None:
+    """SQLite unlocks the file as soon as nobody can fetch the rows that are left."""
+
+    def visit() -> None:
+        connection = database.connect()
+        connection.execute("SELECT 1 FROM counters UNION ALL SELECT 2").fetchone()
+        connection.execute("UPDATE counters SET value = value + 1")
+        connection.commit()
+        if close:
+            connection.close()
+
+    check = lambda: database.value() == 2  # noqa: E731
+    assert race_test(emulator, visit, copies=2, setup=database.reset, check=check)
+
+
 def test_a_lock_that_is_not_released_ends_by_the_timeout(
     emulator: Emulator, database: SqliteVisits
 ) -> None:

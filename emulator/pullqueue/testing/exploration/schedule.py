@@ -137,7 +137,7 @@ class Schedule:
         try:
             result = call_next()
         except Exception as error:
-            result = error
+            result = type(error)
             raise
         finally:
             self._record(actor, point, result)
@@ -255,6 +255,9 @@ class Schedule:
     def _record(self, actor: RacingActor, what: Point | str, result: object = None) -> None:
         preempted, actor.preempts = actor.preempts, None
         request, actor.request = actor.request, ""
+        if isinstance(what, Point) and isinstance(what.call, DatabaseCall):
+            # They would keep a cursor, which can have a lock, longer than the app does.
+            what, result = str(what), result if isinstance(result, type) else None
         self.steps.append(Step(actor.name, what, result, preempted, request))
 
     # -- turns: with the mutex ---------------------------------------------------------------------
@@ -320,10 +323,9 @@ class Schedule:
 
     def _conclude(self) -> None:
         """Note what the last turn has changed beside its call."""
-        if self.choices:
-            choice = self.choices[-1]
-            if choice.chosen != TIME and self.memory.has_changed(choice.turn):
-                choice.effects |= CHANGED
+        choice = self.choices[-1] if self.choices else None
+        if choice and choice.chosen != TIME and self.memory.has_changed(choice.turn):
+            choice.effects |= CHANGED
 
     def note(self, footprint: Footprint) -> None:
         """Note what the current turn reads and writes beside its call."""

@@ -332,6 +332,7 @@ class Step(NamedTuple):
     actor: str
     what: Point | str
     result: object = None
+    """What the call has returned, or the class of the exception that it has raised."""
     preempted: str | None = None
     """From whom it took the turn."""
     request: str = ""
@@ -344,8 +345,8 @@ class Step(NamedTuple):
 
 
 def _describe_result(result: object) -> str:
-    if isinstance(result, Exception):
-        return f" raises {type(result).__name__}"
+    if isinstance(result, type):
+        return f" raises {result.__name__}"
     if isinstance(result, Lease):
         return f" -> {', '.join(quoted(task.name) for task in result.tasks) or 'no tasks'}"
     if isinstance(result, Insertion):
