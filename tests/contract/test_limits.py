@@ -389,7 +389,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@each_row("name", SETTINGS)
 def test_a_queue_made_at_run_time_has_the_limits_of_queue_yaml(name: str) -> None:
     make, permitted, refused = SETTINGS[name]
     for number in permitted:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from tables import each_row
 
 from pullqueue.address import SplitUrl, is_loopback, split_url, why_not_callable
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", "::1"])
+@each_row("host", ["localhost", "127.0.0.1", "127.1.2.3", "::1"])
 def test_every_loopback_address_is_this_machine(host: str) -> None:
     """127.0.0.0/8, ::1 and localhost."""
     assert is_loopback(host)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tables import each_row
 
 from pullqueue.checks import CHECKS, LOCATION, PERMISSIONS, PROJECT, describe_off
 
@@ -15,7 +15,7 @@ def test_what_needs_facts_can_be_turned_on() -> None:
     assert len({check.name for check in CHECKS}) == len(CHECKS)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("on", "where", "text"),
     [
         ({}, "serve", ""),

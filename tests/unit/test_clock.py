@@ -37,7 +37,7 @@ def test_a_time_survives_the_round_trip(when: datetime) -> None:
     assert from_usec(to_usec(when)) == when.astimezone(UTC)
 
 
-@pytest.mark.parametrize("when", [datetime(2026, 1, 1), "2026-01-01", 5, None])  # noqa: DTZ001
+@each_row("when", [datetime(2026, 1, 1), "2026-01-01", 5, None])  # noqa: DTZ001
 def test_a_time_must_be_an_aware_datetime(when: object) -> None:
     """Naive datetimes and other things are refused, with an example of what to pass."""
     with pytest.raises(ClockError, match=r"pass an aware one, such as datetime\(2026, 1, 1, tz"):
@@ -63,7 +63,7 @@ class TestManualClock:
 
         assert clock.now() == clock.now() == START
 
-    @pytest.mark.parametrize("step", [90, 90.0, timedelta(seconds=90)])
+    @each_row("step", [90, 90.0, timedelta(seconds=90)])
     def test_it_moves_by_seconds_or_a_timedelta(self, step: float | timedelta) -> None:
         """And returns the new time."""
         clock = ManualClock()
@@ -133,7 +133,7 @@ class TestSystemClock:
         assert any(clock.now_usec() > start for _ in range(1_000_000))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("duration", "usec"),
     [(timedelta(seconds=1.5), 1_500_000), (0.25, 250_000), (4e-7, 0), (6e-7, 1)],
 )

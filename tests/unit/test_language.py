@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tables import each_row
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("emulator", "pytest_plugin", "schemas", "samples", "docs", "benchmarks", "tests")
@@ -50,7 +50,7 @@ def violations(text: str) -> Iterator[tuple[int, str]]:
         yield parts.count("\n", 0, match.start()) + 1, match.group()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "found"),
     [
         ("def test_names_are_made_up() -> None:", ["made up"]),

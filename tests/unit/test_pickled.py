@@ -127,7 +127,7 @@ def test_a_call_is_described_up_to_a_number_of_opcodes(
     assert (describe_pickle(payload) is not None) is described
 
 
-@pytest.mark.parametrize(("count", "more"), [(19, ""), (20, ""), (21, ", ...")])
+@each_row(("count", "more"), [(19, ""), (20, ""), (21, ", ...")])
 def test_the_first_arguments_are_shown(count: int, more: str) -> None:
     shown = ", ".join(["int"] * min(count, 20))
 

@@ -138,7 +138,7 @@ def test_paths_and_queries_are_encoded(call: Call, emulator: Emulator) -> None:
     assert attempt.request.url == "https://b.net/a%20b%0D%0AX:%201%23%C3%A9?q=1%202"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "expected"),
     [
         ("https://a.net", "https://a.net:1/new?z"),

@@ -272,7 +272,7 @@ def test_a_server_without_calls_does_not_import_googles_client() -> None:
     assert done.stdout == "[]\n", done.stderr
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fraction", "shown"),
     [("", ""), (".5", ".5"), (".690", ".69"), (".000001", ".000001"), (".120300", ".1203")],
 )

@@ -149,7 +149,7 @@ def test_a_value_of_a_task_is_refused(request_: dict[str, Any], field: str, text
     assert found == [(path, f"Invalid value at '{path}' {text}")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "names", "value", "text"),
     [
         (

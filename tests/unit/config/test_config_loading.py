@@ -82,7 +82,7 @@ def test_every_field_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["queue:", "queue: []", "total_storage_limit: 1M", "{}"])
+@each_row("text", ["queue:", "queue: []", "total_storage_limit: 1M", "{}"])
 def test_a_file_without_queues_loads(text: str) -> None:
     assert loads(text).queues == ()
 

@@ -134,15 +134,13 @@ def test_what_is_not_simple_is_not_fixed(text: str) -> None:
     assert [finding.fix for finding in findings if finding.fix] == []
 
 
-@pytest.mark.parametrize(
-    "text", ['"${QUEUES}"\n', "queue: [\n${X}\n", "# ok\nqueue: !Ref '${X}'\n"]
-)
+@each_row("text", ['"${QUEUES}"\n', "queue: [\n${X}\n", "# ok\nqueue: !Ref '${X}'\n"])
 def test_template_has_one_finding(text: str) -> None:
     """What is wrong in a file only because of its markers is not reported."""
     assert [finding.rule for finding in look(text)] == ["unrendered-template"]
 
 
-@pytest.mark.parametrize("text", ["queue:\n", "queue: []\n", "queue: [{name: a, mode: pull}]"])
+@each_row("text", ["queue:\n", "queue: []\n", "queue: [{name: a, mode: pull}]"])
 def test_empty_queue_is_reported_by_a_strict_look_alone(text: str) -> None:
     assert look(text) == []
     strict = check(text, file="queue.yaml", settings=Settings(strict=True)).findings

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
-import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 from tables import each_row
 
@@ -65,9 +64,7 @@ def keywords_of(part: Any) -> set[str]:
     return {*part}.union(*map(keywords_of, part.values())) if isinstance(part, dict) else set()
 
 
-@pytest.mark.parametrize(
-    "key", [key for key in keys_at(QUEUE) if "pattern" in PARTS[f".queue[].{key}"]]
-)
+@each_row("key", [key for key in keys_at(QUEUE) if "pattern" in PARTS[f".queue[].{key}"]])
 def test_a_rule_reports_what_a_pattern_refuses(key: str) -> None:
     """A code in `x-rules` is that of a rule whose function reports the violations of this key."""
     entry = {"name": "mail", "rate": "5/s", key: "é " * 300}

@@ -150,7 +150,7 @@ def test_only_yamls_truth_values_are_true_or_false() -> None:
     assert as_boolean(scalar("false", quoted=True)) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("suggest", "meant", "not_guessed"),
     [
         (

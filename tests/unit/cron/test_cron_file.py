@@ -63,7 +63,7 @@ SCHEDULE = "\n  schedule: every 1 hours"
 BACKOFF = f"{SECOND_LINES}  retry_parameters:\n    min_backoff_seconds: "
 
 
-@pytest.mark.parametrize("text", ["cron:\n", "cron: []\n", "application:\ncron:\n"])
+@each_row("text", ["cron:\n", "cron: []\n", "application:\ncron:\n"])
 def test_a_file_may_have_no_jobs(text: str) -> None:
     assert parse_cron(text) == ()
 
@@ -173,7 +173,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         load_cron(tmp_path / "none.yaml")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "least", "most"),
     [
         ("description: {}", "x", "x" * 499),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import product
 
-import pytest
 from tables import each_row
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
@@ -129,9 +128,7 @@ def test_a_run_that_fails_is_repeated_by_its_parameters(
     assert [(run - first_usec) // SECOND for run in runs] == expected
 
 
-@pytest.mark.parametrize(
-    ("seconds", "attempts"), [(59, 1), (60, 2), (1199, 2), (1200, 1), (1201, 1)]
-)
+@each_row(("seconds", "attempts"), [(59, 1), (60, 2), (1199, 2), (1200, 1), (1201, 1)])
 def test_a_run_is_a_repetition_from_its_time_to_the_next_run(seconds: int, attempts: int) -> None:
     """Before, as at the request of a person, and after, it is a run of its own."""
     state = new_state(job_of("every 20 minutes", job_retry_limit=5, min_backoff_seconds=60))
@@ -188,7 +185,7 @@ def test_a_clock_that_went_back_before_a_time_of_the_day_repeats_no_later() -> N
     assert (state.attempts, state.next_usec) == (1, first_usec + DAY)
 
 
-@pytest.mark.parametrize(("ahead", "expected"), [(-1, -1), (0, 0), (1, 0), (DAY, 0)])
+@each_row(("ahead", "expected"), [(-1, -1), (0, 0), (1, 0), (DAY, 0)])
 def test_a_last_run_in_the_future_counts_as_now(ahead: int, expected: int) -> None:
     """As after a restart on a machine whose clock went back."""
     state = new_state(job_of("every 1 hours"), START_USEC + ahead)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import each_row
 
 from pullqueue import (
     Emulator,
@@ -366,7 +367,7 @@ def test_exhausted_tasks_leave_room_at_once() -> None:
     assert emulator.queue("other").add().queue_name == "other"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "message"),
     [
         (

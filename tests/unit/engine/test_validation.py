@@ -86,7 +86,7 @@ def test_a_task_that_cannot_be_added_is_refused_with_value_and_rule(
         checked(**fields)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "x" * 501])
+@each_row("name", ["", "a b", "x" * 501])
 def test_a_name_that_is_not_valid_is_found_among_valid_ones(name: str) -> None:
     names = ["good", "y" * 500, name, "better"]
     tasks = [NewTask(name=each) for each in names]
@@ -114,7 +114,7 @@ def test_a_name_that_is_twice_in_a_batch_is_reported() -> None:
         validation.check_new_tasks(tasks, LIMITS, lambda: 0)
 
 
-@pytest.mark.parametrize(("etas", "asked"), [(0, 0), (1, 1), (3, 1)])
+@each_row(("etas", "asked"), [(0, 0), (1, 1), (3, 1)])
 def test_the_time_is_asked_for_once_and_only_for_an_eta(etas: int, asked: int) -> None:
     asks: list[int] = []
 
@@ -127,9 +127,7 @@ def test_the_time_is_asked_for_once_and_only_for_an_eta(etas: int, asked: int) -
     assert len(asks) == asked
 
 
-@pytest.mark.parametrize(
-    ("seconds", "usec"), [(0, 0), (604_800, 604_800_000_000), (1.5, 1_500_000)]
-)
+@each_row(("seconds", "usec"), [(0, 0), (604_800, 604_800_000_000), (1.5, 1_500_000)])
 def test_a_lease_of_0_seconds_to_a_week_is_converted_to_microseconds(
     seconds: float, usec: int
 ) -> None:

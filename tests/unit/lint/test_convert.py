@@ -115,7 +115,7 @@ def test_json_has_the_fields_of_cloud_tasks_with_exact_units() -> None:
         assert message.name == queue["name"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("number", "deployed", "remarks"),
     [
         (-1, 1, ["`max_concurrent_requests` is deployed as 1, the minimum"]),
@@ -148,7 +148,7 @@ def test_json_names_no_place_that_is_not_given() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("retry", "backoffs"),
     [
         ("min_backoff_seconds: 7200", ("7200s", "7200s")),

@@ -109,7 +109,7 @@ def test_what_follows_a_block_scalar_stays(style: str, after: str) -> None:
     assert fixed.text == f"{text}5/m{after}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "is_kept"),
     [
         ("\n    max_doublings: 3  # d\n    # after\n", False),
@@ -129,8 +129,8 @@ def test_the_first_key_of_a_queue_is_removed_and_its_dash_stays() -> None:
     assert fixed.text == "queue:\n- name: a\n  mode: pull\n"
 
 
-@pytest.mark.parametrize("limit", ["", "    task_retry_limit: 3\n"])
-@pytest.mark.parametrize("is_before", [True, False])
+@each_row("limit", ["", "    task_retry_limit: 3\n"])
+@each_row("is_before", [True, False])
 def test_keys_that_are_moved_keep_their_order(limit: str, *, is_before: bool) -> None:
     start = "queue:\n- name: a\n  rate: 5/s\n"
     opened = "  retry_parameters:\n" + limit

@@ -71,7 +71,7 @@ def test_a_change_has_its_values_in_the_terms_of_the_file() -> None:
     ]
 
 
-@pytest.mark.parametrize(("attempts", "retries"), [(-1, None), (0, None), (1, "0"), (2, "1")])
+@each_row(("attempts", "retries"), [(-1, None), (0, None), (1, "0"), (2, "1")])
 def test_attempts_are_compared_as_retries(attempts: int, retries: str | None) -> None:
     """With -1 and 0 there is no limit, as in a file without one."""
     (plan,) = planned(PLAIN, {**MAIL, "retryConfig": {**RETRY, "maxAttempts": attempts}})
@@ -167,7 +167,7 @@ def test_a_changed_mode_is_refused(pull: dict[str, Any]) -> None:
     assert [tuple(change) for change in plan.changes] == [("mode", "pull", "push")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "routing",
     [
         {"appEngineRoutingOverride": {"service": "worker", "version": "v2"}},

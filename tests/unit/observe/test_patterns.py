@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from string import ascii_lowercase
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tables import each_row
@@ -61,7 +60,7 @@ def test_what_differs_is_replaced(reason: str, pattern: str) -> None:
     assert find_pattern(reason) == pattern
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "reason", "pattern"),
     [
         (None, None, "its last lease ended"),

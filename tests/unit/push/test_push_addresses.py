@@ -132,7 +132,7 @@ def test_a_pull_task_is_sent_nowhere() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "found"),
     [
         ("/mail", None),
@@ -192,7 +192,7 @@ def test_tasks_of_a_queue_without_an_address_are_kept(
     assert PushAddresses(options).kept(QueueSettings(name="web", target=target)) == kept
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("targets", "unknown"),
     [
         ([None], None),

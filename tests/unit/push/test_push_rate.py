@@ -117,9 +117,7 @@ def test_a_new_rate_and_size_apply_to_the_tokens_there() -> None:
     assert (starts(bucket, 0), starts(bucket, SECOND)) == (3, 2)
 
 
-@pytest.mark.parametrize(
-    ("rate", "rates"), [(8, [4, 2, 1, 1]), (1.5, [1, 1]), (1, [1]), (0.5, [0.5, 0.5])]
-)
+@each_row(("rate", "rates"), [(8, [4, 2, 1, 1]), (1.5, [1, 1]), (1, [1]), (0.5, [0.5, 0.5])])
 def test_status_503_slows_a_queue(rate: float, rates: list[float]) -> None:
     """Each halves the rate, down to 1/s; a queue below that keeps its rate."""
     bucket = TokenBucket(settings(rate), 0)
@@ -248,7 +246,7 @@ def test_events_without_the_first_restore_no_more_tokens_than_there_were(
     assert not events or after.count(now_usec) <= before.count(now_usec)
 
 
-@pytest.mark.parametrize(("starts", "next_second"), [(4, 0), (5, 1), (6, 1), (9, 1)])
+@each_row(("starts", "next_second"), [(4, 0), (5, 1), (6, 1), (9, 1)])
 def test_a_replay_leaves_no_fewer_tokens_than_none(starts: int, next_second: int) -> None:
     """What started beyond them was permitted: after a delay, or by tokens that are not known."""
     bucket = TokenBucket(settings(1, bucket_size=5), 0)

@@ -74,7 +74,7 @@ def test_the_first_attempt_at_an_http_target_has_headers_of_cloud_tasks() -> Non
     assert len(headers) == len(FIRST) + 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("target", "app_host", "host"),
     [
         (None, "guestbook.appspot.com", "guestbook.appspot.com"),
@@ -126,7 +126,7 @@ def test_a_token_replaces_the_header_of_the_user() -> None:
     assert headers == {**others, "Authorization": "Bearer a"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "target", "body"),
     [
         ("GET", None, b"x"),
@@ -236,7 +236,7 @@ def test_app_engine_appends_its_user_agent(url: str, expected: str) -> None:
     assert agents == {"User-Agent": expected}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "payload", "expected"),
     [
         ((), b"", None),
@@ -264,7 +264,7 @@ def test_the_values_of_a_header_that_is_given_twice_are_joined() -> None:
     assert "x-a" not in list(headers)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "queue_target", "task_target", "expected"),
     [
         ("/mail", None, None, None),
@@ -289,7 +289,7 @@ def test_the_target_is_that_of_the_queue_before_that_of_the_task(
     assert request.deadline_seconds == 30
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "expected"),
     [
         ("/mail", "/mail"),
@@ -373,7 +373,7 @@ class TestRedirects:
 
         return send_following(push_request(task, SETTINGS), find), sent
 
-    @pytest.mark.parametrize("status", [301, 302, 303])
+    @each_row("status", [301, 302, 303])
     def test_most_become_a_get_with_what_is_left_of_the_deadline(self, status: int) -> None:
         """Without the body, and what belongs to it."""
         moved = PushResponse(status, location="/there?x=1")
@@ -418,7 +418,7 @@ class TestRedirects:
         assert second.headers["Content-Length"] == "1"
         assert "Authorization" not in second.headers
 
-    @pytest.mark.parametrize(
+    @each_row(
         "location",
         ["", "ftp://a.example/", "http://a..b/", "http://[::1", "https://unknown.example/"],
     )

@@ -239,7 +239,7 @@ def test_what_counts_as_an_execution(
     assert (attempts.executions, attempts.responses) == (executions, responses)
 
 
-@pytest.mark.parametrize(("seconds", "pause"), [(0, 10), (4, 6), (10, 0), (11, 0)])
+@each_row(("seconds", "pause"), [(0, 10), (4, 6), (10, 0), (11, 0)])
 def test_the_pause_after_an_attempt_by_call_begins_at_the_call(seconds: int, pause: int) -> None:
     retry = RetryParameters(min_backoff_seconds=10)
     begun = task(HttpRequest("/", retry=retry), AttemptRecord(dispatched_usec=5 * SECOND))
@@ -364,7 +364,7 @@ def test_attempts_that_are_counted_are_those_that_would_have_been_made(
     assert rest == [record, None if pause is None else (next_usec - now_usec) / SECOND]
 
 
-@pytest.mark.parametrize(("shortest", "count"), [(0, 601), (1, 601), (2, 301), (700, 1)])
+@each_row(("shortest", "count"), [(0, 601), (1, 601), (2, 301), (700, 1)])
 def test_attempts_that_are_counted_respect_the_rate(shortest: float, count: int) -> None:
     retry = RetryParameters(min_backoff_seconds=1, max_backoff_seconds=1)
     settings = QueueSettings(name="web", retry_parameters=retry)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 from urllib.parse import quote
 
-import pytest
 from control_client import ControlClient
 from tables import each_row
 
@@ -237,7 +236,7 @@ def test_a_purge_deletes_the_tasks_of_one_queue(control: ControlClient) -> None:
     assert control.post("/queues/push/purge").body == {"deleted": 0}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limits", "state"),
     [
         ("{task_retry_limit: 1}", "exhausted"),

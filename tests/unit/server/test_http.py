@@ -235,7 +235,7 @@ class TestBodies:
         assert answer["error"]["errors"][0]["reason"] == "uploadTooLarge"
         assert ask(connection).status == 200
 
-    @pytest.mark.parametrize("size", [1 << 16, (1 << 16) + 1, 5_000_000])
+    @each_row("size", [1 << 16, (1 << 16) + 1, 5_000_000])
     def test_a_large_answer_arrives_whole(self, size: int) -> None:
         server = HttpServer(Response(b"x" * size), host="127.0.0.1", port=0)
         server.start()

@@ -318,7 +318,7 @@ def test_a_project_begins_with_the_addresses_of_the_server(clock: ManualClock) -
     assert len([*own.push_to]) == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("clock", "is_limited", "rate"),
     [("machine", False, 2), ("manual", False, None), ("manual", True, 2)],
 )

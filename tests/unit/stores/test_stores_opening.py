@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from store_rules import THREADS, config_of, together
 from stores import own_schema, postgres_url
+from tables import each_row
 
 from pullqueue import Emulator, ManualClock, StoreError, SystemClock, TransientError
 from pullqueue.clock import Clock
@@ -117,7 +118,7 @@ def test_a_server_that_has_lost_its_connections_does_not_mix_clocks(
     first.close()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "shown"),
     [
         ("sqlite:///a@b.db", "sqlite:///a@b.db"),
@@ -185,7 +186,7 @@ def test_a_server_that_cannot_be_reached_is_named() -> None:
     assert "Connection refused" in message
 
 
-@pytest.mark.parametrize(
+@each_row(
     "query",
     ["schema=no-dash", "schema=1st", f"schema={'a' * 64}", "connections=0", "connections=many"],
 )

@@ -19,7 +19,7 @@ def test_the_store_in_memory_has_a_url() -> None:
     assert open_store("memory") is MemoryStore
 
 
-@pytest.mark.parametrize("url", ["mysql://host/db", "tasks.db", "", "Memory"])
+@each_row("url", ["mysql://host/db", "tasks.db", "", "Memory"])
 def test_an_unknown_store_is_refused_with_those_there_are(url: str) -> None:
     with pytest.raises(StoreError) as excinfo:
         Emulator.from_text("queue:\n", store=open_store(url))
@@ -29,9 +29,7 @@ def test_an_unknown_store_is_refused_with_those_there_are(url: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "url", ["sqlite:", "sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite://tasks.db"]
-)
+@each_row("url", ["sqlite:", "sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite://tasks.db"])
 def test_an_sqlite_url_needs_a_file_after_three_slashes(url: str) -> None:
     with pytest.raises(StoreError) as excinfo:
         open_store(url)

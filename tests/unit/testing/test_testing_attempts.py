@@ -12,6 +12,7 @@ from typing import Any
 
 import flask
 import pytest
+from tables import each_row
 
 from pullqueue import Emulator, ManualClock, SystemClock
 from pullqueue.engine.queue import Queue
@@ -234,7 +235,7 @@ def send(*_: object, **__: object) -> None:
 
 
 class TestPickledPayloads:
-    @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+    @each_row("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
     def test_a_deferred_call_is_shown_as_function_and_types(self, protocol: int) -> None:
         arguments = ("ada", 7, {1: 2}, timedelta(1), Mailer(), {3}, [Mailer()])
         payload = pickle.dumps((send, arguments, {"when": None}), protocol)
@@ -271,6 +272,6 @@ class TestPickledPayloads:
         finally:
             tracemalloc.stop()
 
-    @pytest.mark.parametrize("payload", [b"\x80", b"\x80\x05N.", pickle.dumps((1, 2)), b"text"])
+    @each_row("payload", [b"\x80", b"\x80\x05N.", pickle.dumps((1, 2)), b"text"])
     def test_other_payloads_are_bytes(self, payload: bytes) -> None:
         assert describe_payload(payload) == repr(payload)

@@ -353,37 +353,6 @@ def test_an_exception_of_a_handler_is_a_retry_after_a_crash(
         crash(setup=pushed.add, send=send)
 
 
-def test_exhausted_tasks_are_left_for_check(crash: Run, pushed: Queue) -> None:
-    """The queue permits three retries; what fails forever without a response is exhausted."""
-
-    def send(request: PushRequest) -> int:
-        return 200 if request.attempt == 1 else 503
-
-    with pytest.raises(CrashTestError) as caught:
-        crash(setup=pushed.add, check=lambda: not pushed.exhausted, send=send)
-
-    assert [failure.crash for failure in caught.value.failures] == [Crash.RESPONSE_LOST]
-    assert not pushed.list_tasks(1)
-
-
-def test_a_worker_and_an_app_are_crashed_in_one_count(
-    crash: Run, queue: Queue, pushed: Queue
-) -> None:
-    def work() -> None:
-        for task in queue.lease_tasks(60, 1):
-            with suppress(NameInUseError):
-                pushed.add(name="next")
-            queue.delete_tasks(task)
-
-    def send(_: PushRequest) -> int:
-        queue.fetch_statistics()
-        return 200
-
-    crashes = crash(work, setup=queue.add, send=send)
-
-    assert crashes == 3 * 4 + 1
-
-
 def test_only_the_named_queues_are_emptied(
     crash: Run, emulator: Emulator, queue: Queue, limited: Queue, pushed: Queue
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from tables import each_row
 
 from pullqueue import (
     ClockError,
@@ -81,7 +82,7 @@ def test_time_that_is_frozen_already_stays_and_is_moved() -> None:
             pass
 
 
-@pytest.mark.parametrize("start", ["noon", "2027-01-01", datetime(2027, 1, 1), 7])  # noqa: DTZ001
+@each_row("start", ["noon", "2027-01-01", datetime(2027, 1, 1), 7])  # noqa: DTZ001
 def test_an_invalid_start_is_refused_before_the_block(start: datetime) -> None:
     with pytest.raises(ClockError, match="use one such as"):
         emulation(queues=[], start=start)
@@ -111,7 +112,7 @@ def test_queues_are_names_of_pull_queues_or_entries_of_a_file() -> None:
             e.emulator.queue("job")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("queues", "error", "message"),
     [
         (

@@ -21,7 +21,7 @@ from places import place, without_places
 from pullqueue import Emulator, NewTask, Queue
 from pullqueue.server.lifecycle import Server
 from pullqueue.tasks import NameInUseError
-from pullqueue.testing import CrashTestError, Faults, RaceResult, RaceTestError, exhaust
+from pullqueue.testing import CrashTestError, RaceResult, RaceTestError, exhaust
 from pullqueue.testing.live_server import live_server
 
 pytestmark = pytest.mark.slow
@@ -128,10 +128,6 @@ def test_a_task_that_is_never_deleted_is_reported(race: Run, queue: Queue, limit
     )
     with pytest.warns(UserWarning, match=f"^{message}$"):
         race(work, setup=setup, copies=2)
-
-
-def test_time_is_left_out_on_request(race_ledger: Run, ledger: Ledger) -> None:
-    assert race_ledger(ledger.book_first, clock=False) > 10
 
 
 def test_an_actor_that_raises_fails_the_test(race: Run, queue: Queue) -> None:
@@ -300,16 +296,6 @@ def test_check_can_fail_as_a_test_of_pytest_does(race: Run, crash: Run, queue: Q
         race(work, setup=setup, check=check, copies=2)
     with pytest.raises(CrashTestError, match="Failed: done 0 times"):
         crash(work, setup=setup, check=check)
-
-
-def test_faults_apply_in_a_race(race: Run, emulator: Emulator, queue: Queue) -> None:
-    def add() -> None:
-        queue.add()
-
-    with Faults(emulator) as faults:
-        faults.fail("add", times=1)
-        with pytest.raises(RaceTestError):
-            race(add)
 
 
 def test_a_client_of_a_server_is_stopped_at_its_calls(
