@@ -31,13 +31,18 @@ class DatabaseCall:
     """Returns whether a transaction is open after it, which ends with who has begun it."""
     finish: Callable[[], object] = lambda: None
     """Carries it out, where the package does that only after its hook."""
-    has_lasted: bool = field(default=False, init=False)
-    """True once it was carried out, if what it has written is there whatever follows."""
+    has_ended: bool = field(default=False, init=False)
+    """True once it was carried out, and no transaction is open after it."""
 
     @cached_property
     def footprint(self) -> Footprint:
         """What it reads and writes."""
         return self.find_footprint()
+
+    @property
+    def has_lasted(self) -> bool:
+        """True if what it has written is there whatever follows."""
+        return self.has_ended and not self.undoes and bool(self.footprint.writes)
 
     def __str__(self) -> str:
         return f"{self.database}: {shorten(' '.join(self.statement.split()), limit=80)}"
@@ -92,7 +97,7 @@ def intercept(call: DatabaseCall, carry_out: Callable[[], _T]) -> _T:
 
     def note_result() -> _T:
         result = carry_out()
-        call.has_lasted = bool(call.footprint.writes) and not (call.undoes or call.is_open())
+        call.has_ended = not call.is_open()
         return result
 
     call_next: Callable[[], object] = note_result
