@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from inspect import iscoroutinefunction
@@ -44,10 +44,14 @@ class WsgiSender:
     Each request is handled in a copy of the current context.
     """
 
-    def __init__(self, app: WSGIApplication) -> None:
-        """Use an app; raise a TypeError if `app` is not a WSGI app."""
+    def __init__(
+        self,
+        app: WSGIApplication,
+        wrap: Callable[[WSGIApplication], WSGIApplication] | None = None,
+    ) -> None:
+        """Use an app, in a middleware; raise a TypeError if `app` is not a WSGI app."""
         _check_wsgi(app)
-        self._app = app
+        self._app = wrap(app) if wrap else app
 
     def __call__(self, request: PushRequest) -> PushResponse:
         """Send a request; an exception of the app is status 500 and `error` of the response."""

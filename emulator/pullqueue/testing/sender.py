@@ -19,6 +19,7 @@ from pullqueue.push.request import (
 from pullqueue.push.wsgi_sender import TEST_BODY_KEPT, WsgiSender
 from pullqueue.tasks import Task, default_url
 from pullqueue.testing.arguments import SYNC_SEND, check_flags, refuse_lazy
+from pullqueue.testing.points.responses import note_end, noting_end
 from pullqueue.text import is_integer, quoted
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ class Sender:
         self._apps: dict[str | None, Send] | None = None
         self._send: Send | None = None
         if isinstance(app, Mapping):
-            self._apps = {target: WsgiSender(one) for target, one in app.items()}
+            self._apps = {target: WsgiSender(one, noting_end) for target, one in app.items()}
         elif app is not None:
-            self._send = WsgiSender(app)
+            self._send = WsgiSender(app, noting_end)
         elif send is not None:
             self._send = _FunctionSender(send)
         self._deferred: Send | None = None
@@ -107,6 +108,8 @@ class _FunctionSender:
         status = result
         for name in ("status_code", "status_int"):
             status = getattr(status, name, status)
+        if status is not result:
+            note_end()
         if not is_integer(status) or not 100 <= status <= 599:
             raise TypeError(
                 f"send returned {quoted(status)}: it must return a status, such as 200, or an "

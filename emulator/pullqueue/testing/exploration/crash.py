@@ -54,8 +54,8 @@ def crash_test(
     answer lost. If it is a worker, its leases expire, and a new
     worker does the rest. If it is a handler, the attempt has no response, and its task is retried
     by the options of its queue; so it is where the handler ends and its response is lost, another
-    crash of each attempt. An exception of a handler is status 500, as in production; in the run
-    without a crash it is raised.
+    crash of each attempt. After its response, such as in a background task, it is not retried. An
+    exception of a handler is status 500, as in production; in the run without a crash it is raised.
 
     With `errors`, each call fails, too, in a run of its own: nothing was done, and the caller gets
     an error; of a queue a `TransientError`, of a service the SDK's timeout, of a database, where
@@ -141,6 +141,8 @@ class _CrashTrial(Trial):
     """Number of crashes until now."""
     planned: int = 0
     """Number of those that the first run can have."""
+    hides_responses: bool = False
+    """True if it is not known of a handler of the first run when its response was sent."""
     undeleted: Undeleted = field(init=False, repr=False)
     """What is left of the run without a crash; of others, crashes can have used up the leases."""
     _last: CrashFailure | None = None
@@ -151,6 +153,8 @@ class _CrashTrial(Trial):
             yield "without errors of calls (errors=True)"
         if "point()" in self.seen:
             yield "killed at point(), not after what follows it"
+        if self.hides_responses:
+            yield "not of what handlers do after their responses (send=)"
 
     def failures(self, modes: tuple[QueueMode, ...], *, services: bool) -> list[CrashFailure]:
         """Run without a crash, then with each, and return what fails; `modes` are those to run."""
@@ -174,6 +178,7 @@ class _CrashTrial(Trial):
         injector = CrashInjector(CrashPlan(None, 0))
         self._run(injector, errors="raise")
         self.undeleted.look()
+        self.hides_responses = any(each.hides_response for each in injector.attempts)
         if injector.refusal is not None:
             raise injector.refusal
         planned = list(injector.planned(errors=self.errors))

@@ -157,8 +157,11 @@ class CrashInjector:
             finally:
                 self.current = before
             if handler.has_ended:
-                response = None  # an app that catches everything may have sent one
+                response = handler.response  # an app that catches everything may have sent another
                 self.drop_dead()
+            elif self.plan.crash and handler.response and response and response.error:
+                # What it raises after its response does not lead to a retry.
+                response = handler.response._replace(error=response.error)
         self.last_error = None if response is None else response.error
         if response is None:
             return PushResponse(None, reason="its instance was killed")

@@ -41,6 +41,7 @@ from pullqueue.testing.points.changes import following_changes
 from pullqueue.testing.points.databases import DATABASES, Database, find_unseen
 from pullqueue.testing.points.databases.calls import DatabaseCall, passed_to
 from pullqueue.testing.points.footprint import EVERYTHING, Footprint, footprint_of_queue_call
+from pullqueue.testing.points.responses import following_responses
 from pullqueue.testing.points.services import ServiceFootprints
 from pullqueue.testing.random_numbers import RandomNumbers
 from pullqueue.testing.record import records_of
@@ -60,6 +61,8 @@ class Point(NamedTuple):
     place: Place | None
     footprint: Footprint
     """What the call reads and writes."""
+    is_late: bool = False
+    """True if the response was sent before."""
 
     @property
     def is_of_queue(self) -> bool:
@@ -77,7 +80,8 @@ class Point(NamedTuple):
         return describe_call(self.call) if isinstance(self.call, QueueCall) else str(self.call)
 
     def __str__(self) -> str:
-        return f"{self.what} ({self.place})" if self.place else self.what
+        late = ", after the response" if self.is_late else ""
+        return f"{self.what} ({self.place}){late}" if self.place else f"{self.what}{late}"
 
 
 class Run(Protocol):
@@ -141,6 +145,7 @@ class Trial:
             ):
                 stack.enter_context(following_actors)
                 stack.enter_context(following_changes)
+                stack.enter_context(following_responses)
                 stack.enter_context(emulator.interceptors.installed(self._intercept))
                 _trials.append(self)
                 stack.callback(_trials.remove, self)
@@ -245,7 +250,8 @@ class Trial:
             return call_next()
         self.seen[_name_of(call)] = None
         place = place or calling_place(is_hook=isinstance(call, str))
-        point = Point(actor, call, place, self._footprint_of(call))
+        is_late = actor.response is not None
+        point = Point(actor, call, place, self._footprint_of(call), is_late)
         return run.at_point(point, partial(actor.carry_out, call, call_next))
 
     def _footprint_of(self, call: Call) -> Footprint:

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any, NoReturn, Protocol
 
+from pullqueue.push.request import PushResponse
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt
 from pullqueue.testing.patching import Patches
 from pullqueue.testing.place import Place, calling_place, is_frame_of_app
@@ -51,6 +52,10 @@ class Actor(Interrupter):
         """Of the last thread that has begun to act for it."""
         self.held: list[Callable[[], None]] | None = None
         """What it logs, to be logged where its run fails; None: it is logged at once."""
+        self.response: PushResponse | None = None
+        """What it has sent, so that its task is not retried if it ends after that."""
+        self.hides_response = False
+        """True if it is not known when it has sent one, but where its request ends."""
         self._carrying_out = threading.RLock()
 
     def end(self) -> NoReturn:
