@@ -9,7 +9,7 @@ from queue import SimpleQueue
 import pytest
 from push_app import push_app, until
 from served import Served, serving
-from stores import store_url
+from stores import expire_claims, store_url
 
 from pullqueue import Emulator, HttpRequest, NewTask
 from pullqueue.engine import verbs
@@ -54,6 +54,8 @@ def test_a_killed_server_leaves_its_tokens_and_its_rates_to_the_next(
             until(lambda: all(first.control.queue(n)["retrying"] for n in ("slowed", "limited")))
             until(lambda: not first.control.queue("hourly")["tasks"])
             first.kill()
+        if kind == "postgres":
+            expire_claims(store)
         emulator = Emulator.from_text(QUEUE_YAML, store=open_store(store))
         with closing(emulator), Server(emulator, push_to=PushAddresses([app.url])) as server:
             delivery = server.state.delivery

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import psycopg
 from push_app import Received, push_app, until
-from served import SERVE, serving
-from stores import own_schema, postgres_url
+from served import serving
+from stores import expire_claims, own_schema, postgres_url
 
 from pullqueue import Emulator, HttpRequest, NewTask
 from pullqueue.engine.store import Claim
@@ -30,6 +31,18 @@ queue:
   rate: 500/s
   bucket_size: 500
 """
+
+
+SERVE = """
+import sys
+from pullqueue.cli import main
+from pullqueue.runtime import delivery
+from pullqueue.stores import postgres
+postgres._CLAIM_USEC = 4_000_000
+delivery._LEASE_SECONDS = 5.0
+sys.exit(main(["serve", *sys.argv[1:]]))
+"""
+"""A server whose claims and attempts others wait for a third of the time."""
 
 
 def test_one_server_sends_the_tasks_of_a_queue(tmp_path: Path) -> None:
@@ -54,6 +67,7 @@ def test_one_server_sends_the_tasks_of_a_queue(tmp_path: Path) -> None:
             until(lambda: "/default" in app.paths())
             assert (app.paths().count("/hourly"), app.running["/slow"]) == (1, 1)
             first.kill()
+            expire_claims(store)
             until(lambda: app.running["/slow"] == 2)
             app.released.set()
             until(lambda: app.paths().count("/slow") == 3)
@@ -72,11 +86,11 @@ def test_a_frozen_server_is_replaced_and_does_not_go_on(tmp_path: Path) -> None:
     store = own_schema("frozen")
     emulator = Emulator.from_text(QUEUE_YAML, store=open_store(store))
     emulator.reset()
-    many = emulator.queue("many")
+    many, start = emulator.queue("many"), (sys.executable, "-c", SERVE)
     with (
         closing(emulator),
         push_app() as app,
-        serving("--store", store, "--push-to", app.url, folder=tmp_path, start=SERVE) as first,
+        serving("--store", store, "--push-to", app.url, folder=tmp_path, start=start) as first,
     ):
 
         def freeze(_: Received) -> None:
@@ -122,7 +136,7 @@ def test_a_server_keeps_its_claim_when_its_connections_are_cut(tmp_path: Path) -
             Server(emulator, push_to=PushAddresses([app.url])),
             psycopg.connect(postgres_url(), autocommit=True) as connection,
         ):
-            for _ in range(20):
+            for _ in range(8):
                 connection.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                     "WHERE application_name = 'cut'"
