@@ -101,7 +101,7 @@ class _Machine:
             self._step(opcode, argument)
         return self._stack[-1]
 
-    def _step(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:  # noqa: ANN401 - of any type
+    def _step(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
         name = opcode.name
         if name == "MARK":
             self._marks.append(len(self._stack))
@@ -130,11 +130,7 @@ class _Machine:
         return operands
 
 
-def _result(
-    opcode: pickletools.OpcodeInfo,
-    argument: Any,  # noqa: ANN401 - of any type
-    operands: list[_Value],
-) -> _Value:
+def _result(opcode: pickletools.OpcodeInfo, argument: Any, operands: list[_Value]) -> _Value:
     """Return the value that an opcode leaves on the stack."""
     name, kind = opcode.name, opcode.stack_after[-1].name
     if name in ("SETITEM", "SETITEMS"):
@@ -149,7 +145,7 @@ def _result(
     return _Value(_type_of(opcode, argument, operands)[:_MAX_TEXT], text)
 
 
-def _type_of(opcode: pickletools.OpcodeInfo, argument: Any, operands: list[_Value]) -> str:  # noqa: ANN401 - as above
+def _type_of(opcode: pickletools.OpcodeInfo, argument: Any, operands: list[_Value]) -> str:
     if opcode.name in ("GLOBAL", "INST"):
         return _class_name(*argument.split(" ", 1))
     if opcode.name == "STACK_GLOBAL":

@@ -81,7 +81,7 @@ def _project_files(options: tuple[str, ...]) -> dict[str, Path]:
     return files
 
 
-def option(*flags: str, **attributes: Any) -> Any:  # noqa: ANN401 - click's; the field's type
+def option(*flags: str, **attributes: Any) -> Any:
     """Return a field that an option sets: the one of its name, or that of these flags."""
     return field(metadata={"flags": flags, "attributes": attributes})
 
@@ -277,12 +277,7 @@ class EmulatorOptions:
         return load_cron(self.cron)
 
     @contextmanager
-    def make_server(
-        self,
-        *,
-        max_tasks: int = SERVED_TASKS,
-        **options: Any,  # noqa: ANN401 - of the server
-    ) -> Iterator[Server]:
+    def make_server(self, *, max_tasks: int = SERVED_TASKS, **options: Any) -> Iterator[Server]:
         """Yield a server that does not listen yet; its store and its data are open in the block.
 
         Raises:

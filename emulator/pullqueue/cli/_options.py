@@ -27,10 +27,7 @@ class Number(click.FloatRange):
     name = "number"
 
     def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's signature
-        param: click.Parameter | None,
-        ctx: click.Context | None,
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return the number."""
         number: float = super().convert(value, param, ctx)
@@ -45,10 +42,7 @@ class Duration(Number):
     name = "duration"
 
     def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's signature
-        param: click.Parameter | None,
-        ctx: click.Context | None,
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return the number of seconds."""
         if isinstance(value, str):
@@ -75,7 +69,7 @@ def parse_seconds(text: str) -> float | None:
 def checked(is_valid: Callable[[str], object], what: str) -> Callable[..., Any]:
     """Return the callback of an option whose value, or each value, must be valid."""
 
-    def check(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - what click passes
+    def check(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:
         for each in value if isinstance(value, tuple) else (value,):
             if each is not None and not is_valid(each):
                 raise click.BadParameter(f'"{each}" is not a valid {what}')
@@ -87,7 +81,7 @@ def checked(is_valid: Callable[[str], object], what: str) -> Callable[..., Any]:
 def parsed(parse: Callable[[Any], Any]) -> Callable[..., Any]:
     """Return the callback of an option whose value is parsed; a ValueError says what is wrong."""
 
-    def callback(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - what click passes
+    def callback(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:
         try:
             return None if value is None else parse(value)
         except ValueError as error:

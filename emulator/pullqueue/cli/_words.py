@@ -13,12 +13,7 @@ from pullqueue.text import closest, did_you_mean, quoted
 class Choice(click.Choice[str]):
     """One of these words; an unknown one is refused with the word that is meant."""
 
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's signature
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> str:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the word."""
         if value not in self.choices:
             advice = did_you_mean(value, self.choices)
@@ -32,7 +27,7 @@ class Group(click.Group):
     Without a command, but perhaps with options, the default is run if there is one.
     """
 
-    def __init__(self, *args: Any, default: str = "list", **attributes: Any) -> None:  # noqa: ANN401 - click's
+    def __init__(self, *args: Any, default: str = "list", **attributes: Any) -> None:
         """Take the name of the command that is run if none is named, and what click takes."""
         super().__init__(*args, **attributes)
         self._default = default

@@ -108,13 +108,7 @@ def _user(value: str) -> User:
 )
 @click.pass_context
 def exec(  # noqa: A001 - the command's name
-    ctx: click.Context,
-    /,
-    *,
-    port: int,
-    url: str | None,
-    user: User | None,
-    **options: Any,  # noqa: ANN401 - as click passes them
+    ctx: click.Context, /, *, port: int, url: str | None, user: User | None, **options: Any
 ) -> int:
     """Run COMMAND with its task queue calls sent to an emulator.
 

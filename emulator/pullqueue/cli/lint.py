@@ -86,7 +86,7 @@ _CALLBACKS = {"RULE": _rules, "RULE=LEVEL": _severities}
 @click.command
 @click.argument("paths", nargs=-1, metavar="[FILE|FOLDER|-]...")
 @_with_options
-def lint(**options: Any) -> int:  # noqa: ANN401 - as click passes them
+def lint(**options: Any) -> int:
     """Check queue.yaml files.
 
     Without arguments, check those in this folder and below it. A RULE is a name

@@ -111,7 +111,7 @@ class ServeOptions(EmulatorOptions):
 
 @click.command(cls=_Serve)
 @ServeOptions.add_to
-def serve(**options: Any) -> None:  # noqa: ANN401 - as click passes them
+def serve(**options: Any) -> None:
     """Serve the queues of QUEUE_YAML over HTTP.
 
     Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder; without one there is the

@@ -146,10 +146,7 @@ def unknown_parameter(name: str) -> CloudTasksError:
 
 
 def _violations(
-    values: Mapping[str, Any],
-    descriptor: Any,  # noqa: ANN401 - of a class made at run time
-    message_type: type[Message],
-    path: str,
+    values: Mapping[str, Any], descriptor: Any, message_type: type[Message], path: str
 ) -> Iterator[Violation]:
     oneofs: set[str] = set()
     for name, value in values.items():
@@ -178,10 +175,7 @@ def _violations(
 
 
 def _violations_of_item(
-    item: object,
-    field: Any,  # noqa: ANN401 - created at run time
-    message_type: type[Message],
-    path: str,
+    item: object, field: Any, message_type: type[Message], path: str
 ) -> Iterator[Violation]:
     if isinstance(item, dict):
         yield from _violations(item, field.message_type, message_type, path)
@@ -189,7 +183,7 @@ def _violations_of_item(
         yield Violation(path, f"Invalid value at '{path}' {_problem(field, item)}")
 
 
-def _invalid_values(field: Any, value: object, path: str) -> Iterator[Violation]:  # noqa: ANN401 - created at run time
+def _invalid_values(field: Any, value: object, path: str) -> Iterator[Violation]:
     """Yield what is wrong with the value of a field: with which one of a map."""
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry and isinstance(value, dict):
@@ -214,12 +208,12 @@ def _unknown_name(name: str, path: str, problem: str) -> Violation:
     return Violation(path, f'{_PAYLOAD} Unknown name "{name:.100}"{place}: {problem}')
 
 
-def _is_list_of_messages(field: Any) -> bool:  # noqa: ANN401 - created at run time
+def _is_list_of_messages(field: Any) -> bool:
     kind = field.message_type
     return bool(field.is_repeated and kind is not None and not kind.GetOptions().map_entry)
 
 
-def _is_plain(field: Any) -> bool:  # noqa: ANN401 - created at run time
+def _is_plain(field: Any) -> bool:
     """Return whether a field is one message whose JSON is an object of its fields."""
     kind = field.message_type
     return bool(
@@ -229,7 +223,7 @@ def _is_plain(field: Any) -> bool:  # noqa: ANN401 - created at run time
     )
 
 
-def _is_valid(name: str, value: object, field: Any, message_type: type[Message]) -> bool:  # noqa: ANN401 - as above
+def _is_valid(name: str, value: object, field: Any, message_type: type[Message]) -> bool:
     # ParseDict skips what is not base64, and reads true as an enum.
     if isinstance(value, str):
         if field.type == field.TYPE_BYTES and not _BASE64(value):
@@ -246,7 +240,7 @@ def _is_valid(name: str, value: object, field: Any, message_type: type[Message])
     return True
 
 
-def _problem(field: Any, value: object) -> str:  # noqa: ANN401 - as above
+def _problem(field: Any, value: object) -> str:
     """Return the type of a field, and what is wrong with a value."""
     shown = json.dumps(value, ensure_ascii=False)[:200]
     kind = field.message_type or field.enum_type

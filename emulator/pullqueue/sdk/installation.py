@@ -13,18 +13,9 @@ from unittest.mock import patch
 import pullqueue.sdk.rpcs  # noqa: F401 - so that faults and tests find it loaded
 from pullqueue.clock import SystemClock
 from pullqueue.engine.emulator import Emulator
-from pullqueue.sdk import SdkInUseError
+from pullqueue.sdk import SdkInUseError, imports
 from pullqueue.sdk.cloud_tasks import cloud_tasks
 from pullqueue.sdk.environment import PROJECT_VARIABLE, app_variables, first_variable
-from pullqueue.sdk.imports import (
-    apiproxy_stub_map,
-    app_identity,
-    cloudtask,
-    context,
-    full_app_id,
-    request_environment,
-    taskqueue,
-)
 from pullqueue.sdk.services import registered_stubs, service_stubs
 from pullqueue.sdk.startup import sitecustomize
 from pullqueue.sdk.stub import SERVICE, EmulatorStub, GoogleStub, seconds_of
@@ -58,10 +49,10 @@ def install(emulator: Emulator, services: Iterable[str]) -> Iterator[EmulatorStu
         stack.enter_context(_variables_set(app_variables(app_id)))
         for owner, name, value in _replacements(emulator, app_id):
             stack.enter_context(patch.object(owner, name, value))
-        if cloudtask is not None:
-            stack.enter_context(cloud_tasks(cloudtask, emulator))
+        if imports.cloudtask is not None:
+            stack.enter_context(cloud_tasks(imports.cloudtask, emulator))
         stub = stack.enter_context(_stub(emulator))
-        apiproxy_stub_map.apiproxy.ReplaceStub(SERVICE, stub)
+        imports.apiproxy_stub_map.apiproxy.ReplaceStub(SERVICE, stub)
         yield stub
 
 
@@ -95,7 +86,7 @@ def _with_variables(init: Callable[..., None], variables: Mapping[str, str]) -> 
 
 def _replacements(emulator: Emulator, app_id: str) -> Iterator[tuple[Any, str, Any]]:
     """Yield what is replaced in the SDK: where, its name, and by what."""
-    client = taskqueue.taskqueue
+    client = imports.taskqueue.taskqueue
     # With this clock the client stamps the eta of every task.
     system = isinstance(emulator.clock, SystemClock)
     now = seconds_of(emulator.clock)
@@ -103,11 +94,11 @@ def _replacements(emulator: Emulator, app_id: str) -> Iterator[tuple[Any, str, A
     # In the client alone, not in the environment, so that every thread has a host: from Python 3.13
     # on a thread that is started after `wrap_wsgi_app` begins with an empty environment, since the
     # SDK's hook is put on a function by which `threading` starts no thread any more.
-    with_host = _changed_copy(context, get=sitecustomize.with_host(context.get))
+    with_host = _changed_copy(imports.context, get=sitecustomize.with_host(imports.context.get))
     yield client, "context", with_host
-    yield app_identity, "context", with_host
-    yield full_app_id, "get", sitecustomize.with_app_id(full_app_id.get, app_id)
-    environment = request_environment.RequestEnvironment
+    yield imports.app_identity, "context", with_host
+    yield imports.full_app_id, "get", sitecustomize.with_app_id(imports.full_app_id.get, app_id)
+    environment = imports.request_environment.RequestEnvironment
     yield environment, "Init", _with_variables(environment.Init, app_variables(app_id))
     yield GoogleStub, "__init__", _adopting_init(emulator)
 
@@ -149,7 +140,7 @@ def _stub(emulator: Emulator) -> Iterator[EmulatorStub]:
 @contextmanager
 def _stub_map_restored() -> Iterator[None]:
     """Restore the registered stub, and the default one that `wrap_wsgi_app` replaces."""
-    stub_map = apiproxy_stub_map.apiproxy
+    stub_map = imports.apiproxy_stub_map.apiproxy
     stubs = registered_stubs()
     before = stubs.get(SERVICE)
     default = vars(stub_map)["_APIProxyStubMap__default_stub"]

@@ -18,18 +18,9 @@ from zlib import crc32
 import psycopg
 
 from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
-from pullqueue.engine import task_errors
+from pullqueue.engine import store, task_errors
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import current_origin
-from pullqueue.engine.store import (
-    Claim,
-    Insertion,
-    Lease,
-    LeaseRequest,
-    NameSource,
-    StoreFactory,
-    Target,
-)
 from pullqueue.errors import InternalError, PullQueueError, StoreError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.postgres_pool import SYSTEM_CLOCK, Address, Connection, Connections, prepare
@@ -127,7 +118,7 @@ class PostgresStore(SqlStore[PostgresSession]):
         *,
         clock: Clock,
         limits: Limits,
-        names: NameSource,
+        names: store.NameSource,
     ) -> None:
         super().__init__(keys, clock=clock, limits=limits, names=names)
         self._manual_clock = None if isinstance(clock, SystemClock) else clock
@@ -146,17 +137,17 @@ class PostgresStore(SqlStore[PostgresSession]):
         with self._session() as session:
             return session.now_usec
 
-    def claim_dispatch(self, queue_name: str) -> Claim:
+    def claim_dispatch(self, queue_name: str) -> store.Claim:
         now = perf_counter()
         if now < self._claimed.get(queue_name, now):
-            return Claim.KEPT
+            return store.Claim.KEPT
         self._claimed.pop(queue_name, None)
         with self._session() as session:
             row = session.row("claim_dispatch", queue=queue_name, server=self._id, usec=_CLAIM_USEC)
         if row is None:
-            return Claim.REFUSED
+            return store.Claim.REFUSED
         self._claimed[queue_name] = now + _CLAIM_TRUSTED_SECONDS
-        return Claim.KEPT if row[0] else Claim.NEW
+        return store.Claim.KEPT if row[0] else store.Claim.NEW
 
     def close(self) -> None:
         if self._claimed:
@@ -169,7 +160,7 @@ class PostgresStore(SqlStore[PostgresSession]):
     # -- operations ------------------------------------------------------------------------------
 
     @retried
-    def insert(self, target: Target, new_tasks: Sequence[NewTask]) -> Insertion:
+    def insert(self, target: store.Target, new_tasks: Sequence[NewTask]) -> store.Insertion:
         with self._session() as session:
             new = (session, target, new_tasks)
             if target.storage_limit_bytes is not None:
@@ -187,7 +178,7 @@ class PostgresStore(SqlStore[PostgresSession]):
         return insertion
 
     def _store(
-        self, session: PostgresSession, target: Target, named: Sequence[NewTask]
+        self, session: PostgresSession, target: store.Target, named: Sequence[NewTask]
     ) -> list[Task]:
         queue_name = target.queue
         rows = session.rows(
@@ -212,7 +203,7 @@ class PostgresStore(SqlStore[PostgresSession]):
         return tasks
 
     @retried
-    def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
+    def lease(self, queue_name: str, request: store.LeaseRequest) -> store.Lease:
         limit = request.retention
         wanted: dict[str, object] = {"queue": queue_name, "max_tasks": request.max_tasks}
         suffix = ""
@@ -236,7 +227,7 @@ class PostgresStore(SqlStore[PostgresSession]):
                 self._catch_up(session)
         tasks = [self._keys.decode_task(row[1:]) for row in rows if row[1] is not None]
         self._touch(queue_name, len(tasks))
-        return Lease(tasks, rate_limited=not rows)
+        return store.Lease(tasks, rate_limited=not rows)
 
     @retried
     def purge(self, queue_name: str) -> int:
@@ -312,7 +303,7 @@ class PostgresStore(SqlStore[PostgresSession]):
             origin=encode(current_origin()),
         )
 
-    def _of_project(self, keys: Keys) -> StoreFactory:
+    def _of_project(self, keys: Keys) -> store.StoreFactory:
         return partial(PostgresStore, self._address, self._connections, keys)
 
     def _restored(self, session: PostgresSession) -> None:

@@ -66,7 +66,7 @@ def requests(
     status: str | None,
     limit: int,
     client: Client,
-    **filters: Any,  # noqa: ANN401 - as click passes them
+    **filters: Any,
 ) -> None:
     """List the latest requests to the server, or show one.
 

@@ -263,9 +263,7 @@ def _items(thing: dict[Any, object]) -> Mapping[Any, object]:
 
 
 def _beside_items(
-    find_names: Callable[[Any], Mapping[Any, object]] | None,
-    base: type,
-    thing: Any,  # noqa: ANN401 - of C
+    find_names: Callable[[Any], Mapping[Any, object]] | None, base: type, thing: Any
 ) -> Sequence[object]:
     """Return the attributes of a dictionary, and its order if it has one of its own."""
     names = find_names(thing) if find_names else {}
@@ -273,7 +271,7 @@ def _beside_items(
     return (*names, *names.values(), *order, *gc.get_referents(thing))
 
 
-def _of_cache(cached: Any) -> Sequence[object]:  # noqa: ANN401 - of C
+def _of_cache(cached: Any) -> Sequence[object]:
     """Return results that are cached; in which order they were used matters to a full cache."""
     info, found = cached.cache_info(), gc.get_referents(cached)
     return found if info.currsize == info.maxsize else sorted(found, key=id)
@@ -290,7 +288,7 @@ _OTHERS: dict[type, Callable[[Any], Sequence[object]]] = {
 }
 
 
-def _state(thing: Any) -> object:  # noqa: ANN401 - of C
+def _state(thing: Any) -> object:
     """Return the buffer of an object, or what a copy is made of."""
     with suppress(TypeError):
         view = memoryview(thing)

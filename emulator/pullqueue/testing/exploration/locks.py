@@ -39,7 +39,7 @@ class InstanceLock:
         self._number = next(SharedLock.numbers)
 
     @property
-    def _own(self) -> Any:  # noqa: ANN401 - one of the types of locks
+    def _own(self) -> Any:
         actor = current_actor()
         if actor is None:
             return self._of_test
@@ -54,7 +54,7 @@ class InstanceLock:
     def __exit__(self, *error: object) -> None:
         self._own.__exit__(*error)
 
-    def acquire(self, *args: Any, **kwargs: Any) -> bool:  # noqa: ANN401 - as that of a lock
+    def acquire(self, *args: Any, **kwargs: Any) -> bool:
         """Acquire it; where a thread of the actor has it that is stopped, that one goes on."""
         own, actor = self._own, current_actor()
         if not isinstance(actor, RacingActor) or type(own) is not _KINDS[0]:
@@ -69,7 +69,7 @@ class InstanceLock:
             actor.holders[id(own)] = actor.here
         return acquired
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of the lock
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._own, name)
 
 
@@ -78,7 +78,7 @@ class _Held:
 
     is_patient = False
 
-    def __init__(self, lock: Any) -> None:  # noqa: ANN401 - of Python
+    def __init__(self, lock: Any) -> None:
         self._lock = lock
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class SharedLock:
     is_patient = False
     numbers: ClassVar = count()
 
-    def __init__(self, lock: Any) -> None:  # noqa: ANN401 - one of the types of locks
+    def __init__(self, lock: Any) -> None:
         self._lock = lock
         self._acquired = 0
         self._footprint = Footprint(writes=frozenset({("lock", str(next(self.numbers)))}))
@@ -107,7 +107,7 @@ class SharedLock:
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of the lock
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._lock, name)
 
     def __str__(self) -> str:
@@ -153,14 +153,14 @@ def raced_locks(memory: Memory, *, instances: bool) -> Iterator[list[InstanceLoc
     """
     of_instances: list[InstanceLock] = []
 
-    def raced(lock: Any, *, of_app: bool, name: str = "") -> Any:  # noqa: ANN401 - of either class
+    def raced(lock: Any, *, of_app: bool, name: str = "") -> Any:
         if not (of_app and instances):
             return SharedLock(lock)
         of_instances.append(InstanceLock(_maker(lock), name))
         return of_instances[-1]
 
     def factory(make: Callable[[], Any]) -> Callable[[], Any]:
-        def lock() -> Any:  # noqa: ANN401 - of whichever class
+        def lock() -> Any:
             module = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 - documented
             of_app = memory.is_of_app(module)
             return make() if of_app is None else raced(make(), of_app=of_app)
@@ -182,7 +182,7 @@ def raced_locks(memory: Memory, *, instances: bool) -> Iterator[list[InstanceLoc
             reference.restore()
 
 
-def _maker(lock: Any) -> Callable[[], Any]:  # noqa: ANN401 - one of the types of locks
+def _maker(lock: Any) -> Callable[[], Any]:
     if not isinstance(lock, threading.Semaphore):
         return _FACTORIES[isinstance(lock, _KINDS[1])]
     permits = 0

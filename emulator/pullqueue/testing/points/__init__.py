@@ -27,16 +27,7 @@ from pullqueue.testing.describing import describe_call
 from pullqueue.testing.interrupt import interruptible
 from pullqueue.testing.patching import looking_once
 from pullqueue.testing.place import Place, calling_place
-from pullqueue.testing.points.actors import (
-    Actor,
-    caller,
-    close_after_dead,
-    current_actor,
-    following_actors,
-    is_carried_out,
-    served,
-    threads,
-)
+from pullqueue.testing.points import actors
 from pullqueue.testing.points.changes import following_changes
 from pullqueue.testing.points.databases import DATABASES, Database, find_unseen
 from pullqueue.testing.points.databases.calls import DatabaseCall, passed_to
@@ -56,7 +47,7 @@ Call: TypeAlias = "QueueCall | ServiceCall | DatabaseCall | str"
 class Point(NamedTuple):
     """One call of an actor."""
 
-    actor: Actor
+    actor: actors.Actor
     call: Call
     place: Place | None
     footprint: Footprint
@@ -88,7 +79,7 @@ class Run(Protocol):
     """One run of what a test tries; gets the points."""
 
     @property
-    def current(self) -> Actor | None:
+    def current(self) -> actors.Actor | None:
         """Who makes a call of which neither the thread nor the client is known.
 
         Clients that do not send by sockets of Python, such as those of gRPC, are not known.
@@ -134,7 +125,7 @@ class Trial:
         fail after it, too.
         """
         emulator = self.emulator
-        clock, names, earlier = movable_clock(emulator), emulator.names, {*threads}
+        clock, names, earlier = movable_clock(emulator), emulator.names, {*actors.threads}
         self._start_usec, drawn = clock.now_usec(), random.getstate()
         try:
             with (
@@ -143,7 +134,7 @@ class Trial:
                 interruptible,
                 ExitStack() as stack,
             ):
-                stack.enter_context(following_actors)
+                stack.enter_context(actors.following_actors)
                 stack.enter_context(following_changes)
                 stack.enter_context(following_responses)
                 stack.enter_context(emulator.interceptors.installed(self._intercept))
@@ -156,7 +147,7 @@ class Trial:
                 try:
                     yield
                 finally:
-                    close_after_dead(stack.pop_all(), earlier)
+                    actors.close_after_dead(stack.pop_all(), earlier)
         finally:
             emulator.names = names
             random.setstate(drawn)
@@ -219,12 +210,12 @@ class Trial:
                 raise AssertionError(text)
             if unseen == "warn":
                 warnings.warn(text, stacklevel=3)
-        others = [name for name, port in self._others.items() if port not in served]
+        others = [name for name, port in self._others.items() if port not in actors.served]
         return (*(database.name for database in found), *others)
 
     def note_seen(self, name: str) -> None:
         """Note that calls of the current actor to a database or service are points."""
-        if self.running is not None and current_actor() is not None:
+        if self.running is not None and actors.current_actor() is not None:
             self.seen[name] = None
 
     def note_unseen(self, name: str, port: int) -> None:
@@ -234,11 +225,11 @@ class Trial:
 
     def at_point(self, call: Call, call_next: Callable[[], object]) -> object:
         """Pass a call on, unless it is part of another, its actor has ended, or nothing runs."""
-        if is_carried_out():
-            if isinstance(call, QueueCall) and (part_of := current_actor()) is not None:
+        if actors.is_carried_out():
+            if isinstance(call, QueueCall) and (part_of := actors.current_actor()) is not None:
                 part_of.note(footprint_of_queue_call(call))
             return call_next()
-        actor, place = caller(getattr(current_caller(), "port", None))
+        actor, place = actors.caller(getattr(current_caller(), "port", None))
         if actor is not None and actor.has_ended and getattr(call, "undoes", False):
             return call_next()
         if actor is not None:
