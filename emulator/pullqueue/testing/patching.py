@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -147,8 +148,12 @@ def _usual() -> Iterator[int]:
         yield from (id(found[name]) for name in names if name in found)
 
 
+_OTHERS_OF_RANDOM = {"Random", "SystemRandom", "getstate", "seed", "setstate"}
+DRAWING = tuple(name for name in random.__all__ if name not in _OTHERS_OF_RANDOM)
+"""The functions of `random` that return random numbers."""
 _REPLACED = {
     "asyncio": ("sleep",),
+    "random": DRAWING,
     "sqlite3": ("connect",),
     "threading": ("Lock", "RLock"),
     "time": ("sleep",),

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import random
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from pullqueue.testing.patching import DRAWING, Patches
+from pullqueue.testing.place import is_frame_of_app
+from pullqueue.testing.points.actors import current_actor
 
 
 class RandomNumbers:
@@ -14,31 +22,38 @@ class RandomNumbers:
     def __init__(self, sequence: int) -> None:
         """`sequence` selects what is drawn."""
         self.sequence = sequence
-        self._states: dict[str, object] = {}
+        self._states: dict[str, Any] = {}
         """By actor: where it is in its numbers."""
         self._current = ""
-        self._are_drawn = False
         random.seed(str(sequence))
 
     def pass_to(self, actor: str) -> None:
         """Return the numbers of an actor from now on."""
         if actor == self._current:
             return
-        self._keep()
+        self._states[self._current] = random.getstate()
         if actor in self._states:
-            random.setstate(self._states[actor])  # type: ignore[arg-type] # opaque
+            random.setstate(self._states[actor])
         else:
             random.seed(f"{self.sequence} {actor}")
-            self._states[actor] = random.getstate()
         self._current = actor
 
-    def are_drawn(self) -> bool:
-        """Return whether an actor has drawn any."""
-        self._keep()
-        return self._are_drawn
 
-    def _keep(self) -> None:
-        if self._current:
-            state = random.getstate()
-            self._are_drawn |= state != self._states[self._current]
-            self._states[self._current] = state
+def _noting(draw: Callable[..., object]) -> Callable[..., object]:
+    @wraps(draw)
+    def draw_noted(*args: object, **kwargs: object) -> object:
+        actor = current_actor()
+        if actor is not None and is_frame_of_app(sys._getframe(1)):  # noqa: SLF001 - documented
+            actor.draws = True
+        return draw(*args, **kwargs)
+
+    return draw_noted
+
+
+def _follow(patches: Patches) -> None:
+    drawing = [vars(random)[name] for name in DRAWING if name in vars(random)]
+    patches.replace({draw: _noting(draw) for draw in drawing})
+
+
+following_draws = Patches(_follow)
+"""Notes, in a block, whose code draws random numbers; those that libraries draw do not count."""

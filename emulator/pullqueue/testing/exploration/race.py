@@ -32,6 +32,7 @@ from pullqueue.testing.exploration.steps import REPLAY_DIFFERS, format_replay, p
 from pullqueue.testing.exploration.threads import following_threads
 from pullqueue.testing.place import note_apps
 from pullqueue.testing.points import Trial
+from pullqueue.testing.random_numbers import following_draws
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.testing.undeleted import Undeleted
 from pullqueue.text import counted, quoted
@@ -160,6 +161,7 @@ def race_test(
         environ_restored(),
         following_threads,
         race.observing(services=services),
+        following_draws,
         raced_locks(race.memory, instances=instances) as race.locks,
     ):
         if planned is not None:
@@ -261,7 +263,7 @@ class _Race(Trial):
             has_failed=schedule.error is not None,
             is_new=len(self.failures) > known,
             is_race=not schedule.is_sequential,
-            draws=schedule.draws,
+            draws=any(actor.draws for actor in schedule.actors),
         )
 
     def _run(self, plan: list[int], sequence: int, *, is_replay: bool = False) -> Schedule:

@@ -117,8 +117,6 @@ class Schedule:
             actor.has_ended = True  # threads that it has started may not
             release(actor)
         self._conclude()
-        self.draws = self.numbers.are_drawn()
-        """True if an actor has drawn random numbers."""
 
     # -- what the threads of actors call -----------------------------------------------------------
 
@@ -137,7 +135,7 @@ class Schedule:
         try:
             result = call_next()
         except Exception as error:
-            result = type(error)
+            result = error
             raise
         finally:
             self._record(actor, point, result)
@@ -255,6 +253,7 @@ class Schedule:
     def _record(self, actor: RacingActor, what: Point | str, result: object = None) -> None:
         preempted, actor.preempts = actor.preempts, None
         request, actor.request = actor.request, ""
+        result = type(result) if isinstance(result, Exception) else result
         if isinstance(what, Point) and isinstance(what.call, DatabaseCall):
             # They would keep a cursor, which can have a lock, longer than the app does.
             what, result = str(what), result if isinstance(result, type) else None

@@ -140,6 +140,8 @@ class Search:
         """How many plans of the second level schedules of the first have led to."""
         self._left_out: list[tuple[Plan, Level, Level]] = []
         """Plans that nothing needs, as far as is known."""
+        self._of_first: Choice | None = None
+        """The first of the first schedule that others do not have."""
         self._known = 0
         """The version of the knowledge at which they were left out."""
         self._ends: dict[Level, tuple[int, float]] = {}
@@ -208,11 +210,19 @@ class Search:
         return outcome.is_new and outcome.is_race
 
     def _compare(self, plan: Plan, made: tuple[Choice, ...]) -> None:
-        """Note whether a run has begun otherwise than the one that it was to follow."""
-        for earlier, choice in zip(plan.earlier[: plan.length - 1], made, strict=False):
-            self.differs |= (earlier.turn, earlier.options) != (choice.turn, choice.options)
-        if plan.length:
-            self.differs |= [each.chosen for each in made[: plan.length]] != plan.choices()
+        """Note whether a run has begun otherwise than the one that it was to follow.
+
+        The first can have calls that no other has, such as one that loads a script into Redis; so
+        it is run again.
+        """
+        different = _find_difference(plan, made)
+        if different is None or different is self._of_first:
+            return
+        if self._of_first is None and plan.sequence == self._first:
+            self._of_first = different
+            self._firsts.append(Plan((), 0, 0, sequence=self._first))
+        else:
+            self.differs = True
 
     def _end_of_more(self) -> float:
         """Return up to when more schedules are run after one that has failed now."""
@@ -387,6 +397,18 @@ class Search:
             left = {key: footprint for key, footprint in left.items() if key not in new}
             connected |= {*new}
         return choice.options[plan.last] in connected
+
+
+def _find_difference(plan: Plan, made: tuple[Choice, ...]) -> Choice | None:
+    """Return the first choice of a plan that a run did not have, or not among the same calls."""
+    for index, earlier in enumerate(plan.earlier[: plan.length]):
+        is_last = index == plan.length - 1
+        choice = made[index] if index < len(made) else None
+        if choice is None or choice.options != earlier.options:
+            return earlier
+        if not is_last and choice.turn != earlier.turn:
+            return earlier
+    return None
 
 
 def _ranks(choices: Iterable[Choice]) -> list[int]:
