@@ -91,7 +91,10 @@ class Services:
             data.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
         except OSError as error:
             reason = describe_os_error(error)
-            raise StoreError(f'folder "{data}" cannot be made: {reason}') from error
+            raise StoreError(
+                f'folder "{data}" cannot be made ({reason}): correct that, or use another --data '
+                "folder"
+            ) from error
         self.blobs = data / "blobs"
         if DATASTORE in self.names:
             from pullqueue.services.journal import Journal

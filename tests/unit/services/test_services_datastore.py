@@ -333,5 +333,8 @@ class TestJournal:
         with pytest.raises(StoreError, match=r'datastore\.db" is in use by another server: '):
             serve(data=tmp_path / "data")
         (tmp_path / "file").write_text("")
-        with pytest.raises(StoreError, match=r'folder ".*/file/data" cannot be made: '):
+        with pytest.raises(
+            StoreError,
+            match=r'folder ".*/file/data" cannot be made \(not a directory\): correct that',
+        ):
             serve(data=tmp_path / "file" / "data")

@@ -163,7 +163,8 @@ def test_a_project_whose_data_cannot_be_opened_can_be_deleted(
             "folder, or delete the file to begin with an empty datastore"
         )
         assert control.get("/queues?project=two").message == (
-            f'folder "{file}" cannot be made: file exists'
+            f'folder "{file}" cannot be made (file exists): correct that, or use another --data '
+            "folder"
         )
         for project in ("one", "two"):
             assert control.call("DELETE", f"/projects/{project}", None).status == 200
