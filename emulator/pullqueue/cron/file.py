@@ -167,8 +167,7 @@ class _Reader:
             message = f"`cron` is {describe(jobs)}: it must be a list of jobs"
             self._fault(jobs.place, message, ("cron",))
             return
-        if len(jobs.items) > _MOST_JOBS:
-            count = len(jobs.items)
+        if (count := len(jobs.items)) > _MOST_JOBS:
             message = f"there are {count} jobs; the maximum is {_MOST_JOBS}"
             self._fault(jobs.place, message, ("cron",))
         for number, node in enumerate(jobs.items, start=1):
@@ -200,7 +199,7 @@ class _Reader:
             number=number,
             url=url,
             schedule=schedule,
-            schedule_text=_text(section.value("schedule")),
+            schedule_text=self._read(section, "schedule", lambda each: each.text) or "",
             description=description or "",
             zone=zone or UTC,
             target=target,
@@ -258,10 +257,6 @@ class _Reader:
     def _fault(self, place: Place, message: str, path: Path = ()) -> None:
         report = Report(at=place, message=message, path=path)
         self._reports.setdefault("invalid-cron", []).append(report)
-
-
-def _text(node: Node | None) -> str:
-    return node.text if isinstance(node, Scalar) else ""
 
 
 def _url(scalar: Scalar) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from pullqueue.config.findings import Finding
@@ -122,7 +123,8 @@ def _document(report: FilePlan) -> dict[str, Any]:
     }
 
 
-def _comment(plans: Sequence[FilePlan], warning: str) -> str:
+def _report_markdown(warning: str, plans: Sequence[FilePlan]) -> str:
+    """Return Markdown for a comment on a change, or a job's summary."""
     return f"{_MARKER}\n" + "\n".join(_markdown(each, warning) for each in plans)
 
 
@@ -161,20 +163,14 @@ def _literal(name: str) -> str:
     return f"{fence}{space}{text}{space}{fence}"
 
 
-def report_github(plans: Sequence[FilePlan]) -> str:
-    """Return Markdown for a comment on a pull request, or a job's summary."""
-    return _comment(plans, "> [!CAUTION]\n> A queue has another mode: adds to it fail.")
-
-
-def report_gitlab(plans: Sequence[FilePlan]) -> str:
-    """Return Markdown for a note on a merge request."""
-    return _comment(plans, ":no_entry: **A queue has another mode: adds to it fail.**")
-
-
 REPORTERS: dict[str, Callable[[Sequence[FilePlan]], str]] = {
     "text": report_text,
     "json": report_json,
-    "github": report_github,
-    "gitlab": report_gitlab,
+    "github": partial(
+        _report_markdown, "> [!CAUTION]\n> A queue has another mode: adds to it fail."
+    ),
+    "gitlab": partial(
+        _report_markdown, ":no_entry: **A queue has another mode: adds to it fail.**"
+    ),
 }
 """The formats of a plan."""

@@ -67,14 +67,6 @@ def _rate_0(now: Situation) -> Found | None:
     return Found(now.due, f"its rate is 0{waits}", "warning")
 
 
-def _not_listening(now: Situation) -> Found | None:
-    return _kept(now) if _is_awaited(now) else None
-
-
-def _no_address(now: Situation) -> Found | None:
-    return None if _is_awaited(now) else _kept(now)
-
-
 def _is_awaited(now: Situation) -> bool:
     """Return whether tasks that are looked at wait for an app that does not listen yet."""
     push_to, settings = now.state.push_to, now.queue.settings
@@ -254,8 +246,8 @@ CAUSES: Final[Mapping[str, Explain]] = {
     "disabled": _disabled,
     "paused": _paused,
     "rate 0": _rate_0,
-    "not listening": _not_listening,
-    "no address": _no_address,
+    "not listening": lambda now: _kept(now) if _is_awaited(now) else None,
+    "no address": lambda now: None if _is_awaited(now) else _kept(now),
     "run only": _run_only,
     "no response": failures.no_response,
     "failing": failures.failing,

@@ -38,14 +38,6 @@ def _client(ctx: click.Context, parameter: click.Parameter, address: str) -> Cli
     return ctx.with_resource(closing(Client(url, project=project)))
 
 
-def _keep_project(ctx: click.Context, _parameter: click.Parameter, name: str | None) -> None:
-    ctx.meta[_PROJECT_KEY] = name
-
-
-def _keep_json(ctx: click.Context, _parameter: click.Parameter, given: bool) -> None:  # noqa: FBT001 - click's signature
-    ctx.meta[AS_JSON] = given
-
-
 def server_options(command: Command) -> Command:
     """Add --url, which becomes the parameter `client`, and --json, which `show` respects."""
     url = click.option(
@@ -62,7 +54,7 @@ def server_options(command: Command) -> Command:
         "--json",
         is_flag=True,
         expose_value=False,
-        callback=_keep_json,
+        callback=lambda ctx, _, given: ctx.meta.update({AS_JSON: given}),
         help="Print results and errors as JSON.",
     )
     project = click.option(
@@ -70,7 +62,7 @@ def server_options(command: Command) -> Command:
         metavar="NAME",
         is_eager=True,  # before --url, whose client gets it
         expose_value=False,
-        callback=_keep_project,
+        callback=lambda ctx, _, name: ctx.meta.update({_PROJECT_KEY: name}),
         help="Project of the server. Default: its own, with the queues of queue.yaml.",
     )
     return url(project(as_json(command)))

@@ -16,7 +16,6 @@ from pullqueue.cli._port_file import ServerOfFile
 from pullqueue.cli.client import Client, FailedError, NoServerError, queue_path
 from pullqueue.cli.client._files import check_replaceable, write_private
 from pullqueue.cli.client._options import complete_queue, count_stored, server_options, yes_option
-from pullqueue.cli.client.connection import Json
 from pullqueue.push.addresses import KEPT
 from pullqueue.tasks import count_tasks
 from pullqueue.text import counted, format_span
@@ -209,11 +208,7 @@ def credentials(*, email: str, client: Client, output: Path, force: bool) -> Non
     one downloaded from Google: with google-auth, or as GOOGLE_APPLICATION_CREDENTIALS.
     """
     if not force:
-        check_replaceable(output, "a key of pullqueue's", _is_key)
+        # Ids of Google's keys are hexadecimal; those here are signed, after a dot.
+        check_replaceable(output, "a key of pullqueue's", lambda key: "." in key["private_key_id"])
     key = json.dumps(client.post("/credentials", email=email), indent=2)
     write_private(f"{key}\n".encode(), output, f"the key of {email}")
-
-
-def _is_key(content: Json) -> bool:
-    # Ids of Google's keys are hexadecimal; those here are signed, after a dot.
-    return "." in content["private_key_id"]

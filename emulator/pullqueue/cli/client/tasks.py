@@ -55,37 +55,20 @@ def list_(
     all of one.
     """
     filters["client"] = holder
-    if queue is None:
-        _list_all(client, limit, filters)
-        return
-    answer = client.get(queue_path(queue, "tasks"), limit=limit, **filters)
-    found = answer["tasks"]
-    empty = "" if found else _none_in(client, queue, filters)
-    show(answer, _tasks.list_table(found, empty=empty, named=False))
-    kept = next((task["push"]["kept"] for task in found if task["push"]), None)
-    if kept:
-        note(f"tasks of {queue} are {KEPT}: {kept}")
-    _note_total(answer)
-
-
-def _list_all(client: Client, limit: int, filters: Json) -> None:
-    is_exhausted = filters["state"] == "exhausted"
+    is_exhausted = queue is None and filters["state"] == "exhausted"
     if is_exhausted:
-        chosen = {name: value for name, value in filters.items() if name != "state"}
-        answer = client.get("/exhausted", limit=limit, **chosen)
-    else:
-        answer = client.get("/tasks", limit=limit, **filters)
-    found = answer["tasks"]
-    empty = "no exhausted tasks" if is_exhausted else ""
-    empty = empty if found or empty else _none_in(client, None, filters)
-    show(answer, _tasks.list_table(found, empty=empty, named=True))
-    _note_total(answer)
-
-
-def _note_total(answer: Json) -> None:
-    found, total = len(answer["tasks"]), answer["total"]
-    if 0 < found < total:
-        note(f"these are {found} of {total}: set --limit, --tag or --search")
+        filters["state"] = None  # the path says it
+    path = "/exhausted" if is_exhausted else "/tasks"
+    path = path if queue is None else queue_path(queue, "tasks")
+    answer = client.get(path, limit=limit, **filters)
+    found, total = answer["tasks"], answer["total"]
+    empty = "no exhausted tasks" if found or is_exhausted else _none_in(client, queue, filters)
+    show(answer, _tasks.list_table(found, empty=empty, named=queue is None))
+    kept = next((task["push"]["kept"] for task in found if task["push"]), None)
+    if kept and queue is not None:
+        note(f"tasks of {queue} are {KEPT}: {kept}")
+    if 0 < len(found) < total:
+        note(f"these are {len(found)} of {total}: set --limit, --tag or --search")
 
 
 @tasks.command
