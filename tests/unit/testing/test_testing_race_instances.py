@@ -44,7 +44,7 @@ def count():
 """
 
 
-@pytest.mark.parametrize("kind", ["Lock", "RLock", "Semaphore"])
+@pytest.mark.parametrize("kind", ["Lock", "RLock", "Semaphore", "Condition"])
 def test_each_actor_has_its_own_lock_of_the_app(
     race: Run, queue: Queue, load: Load, kind: str
 ) -> None:

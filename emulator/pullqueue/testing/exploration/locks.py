@@ -23,6 +23,8 @@ from pullqueue.testing.points.footprint import Footprint
 _FACTORIES: tuple[Callable[[], Any], ...] = (threading.Lock, threading.RLock)
 """Python's own, where `threading` has others."""
 _KINDS: tuple[Any, ...] = (*(type(make()) for make in _FACTORIES), threading.Semaphore)
+_OF_INSTANCES = threading.Condition
+"""What is replaced where each actor has its own, but not where they share it."""
 
 
 class InstanceLock:
@@ -168,7 +170,11 @@ def raced_locks(memory: Memory, *, instances: bool) -> Iterator[list[InstanceLoc
         return lock
 
     made: dict[int, Any] = {}
-    found = list(memory.find(_KINDS))
+    found = [
+        reference
+        for reference in memory.find((*_KINDS, _OF_INSTANCES))
+        if (reference.is_global and instances) or not isinstance(reference.value, _OF_INSTANCES)
+    ]
     try:
         for reference in found:
             lock = reference.value
@@ -183,6 +189,8 @@ def raced_locks(memory: Memory, *, instances: bool) -> Iterator[list[InstanceLoc
 
 
 def _maker(lock: Any) -> Callable[[], Any]:
+    if isinstance(lock, _OF_INSTANCES):
+        return _OF_INSTANCES
     if not isinstance(lock, threading.Semaphore):
         return _FACTORIES[isinstance(lock, _KINDS[1])]
     permits = 0

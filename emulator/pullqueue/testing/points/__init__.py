@@ -36,6 +36,7 @@ from pullqueue.testing.points.responses import following_responses
 from pullqueue.testing.points.services import ServiceFootprints
 from pullqueue.testing.random_numbers import RandomNumbers
 from pullqueue.testing.record import records_of
+from pullqueue.text import shorten
 
 if TYPE_CHECKING:
     from pullqueue.sdk.rpcs import ServiceCall
@@ -181,7 +182,7 @@ class Trial:
         """Return why the state after a run is wrong, if it is.
 
         That is an exception, also that of `pytest.fail`, or an AssertionError if `check` returns
-        False.
+        something that is false, other than None.
         """
         if rpcs := loaded_rpcs():
             rpcs.clear_cache()
@@ -189,10 +190,11 @@ class Trial:
         failed = (Exception,) if pytest is None else (Exception, pytest.fail.Exception)
         try:
             result = self.check()
+            is_wrong = result is not None and not result  # as numpy's False, too
         except failed as error:
             return error
         refuse_lazy(result, "check")
-        return AssertionError("check returned False") if result is False else None
+        return AssertionError(f"check returned {shorten(repr(result))}") if is_wrong else None
 
     def find_unseen(self, who: str, unseen: Severity) -> tuple[str, ...]:
         """Return what was used and not seen: databases, subprocesses and connections to others.
