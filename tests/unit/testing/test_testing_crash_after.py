@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from queue import Queue as Orders
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 from flask import Flask, Response
 
 from pullqueue import Queue
+from pullqueue.errors import DeadlineExceededError, TransientError
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import Crash, CrashTestError
 
@@ -90,7 +95,75 @@ def background_of_async(mail: Mail, *, is_late: bool) -> dict[str, Any]:
     return background(mail, is_late=is_late, is_async=True)
 
 
+def thread(mail: Mail, *, is_late: bool) -> dict[str, Any]:
+    """Return an app of Flask whose handler leaves a thread, or waits for it."""
+    app = Flask("app")
+
+    @app.post("/pay")
+    def pay() -> str:
+        worker = Thread(target=careless(mail))
+        worker.start()
+        if not is_late:
+            worker.join()
+        return ""
+
+    return {"app": app}
+
+
+def pool(mail: Mail, *, is_late: bool) -> dict[str, Any]:
+    """Return one that leaves the call to a pool of the app, in a thread of a thread."""
+    app, threads = Flask("app"), ThreadPoolExecutor(2)
+
+    @app.post("/pay")
+    def pay() -> str:
+        outer = threads.submit(lambda: threads.submit(careless(mail)))
+        if not is_late:
+            outer.result().result()
+        return ""
+
+    return {"app": app}
+
+
+def thread_of_fastapi(mail: Mail, *, is_late: bool, is_async: bool = False) -> dict[str, Any]:
+    """Return a client of FastAPI, whose handler leaves a thread."""
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+
+    app = FastAPI()
+
+    def pay() -> None:
+        worker = Thread(target=careless(mail))
+        worker.start()
+        if not is_late:
+            worker.join()
+
+    async def pay_async() -> None:
+        done = asyncio.get_running_loop().run_in_executor(None, mail)
+        if not is_late:
+            await done
+
+    app.post("/pay")(pay_async if is_async else pay)
+    client = TestClient(app)
+    client.__enter__()
+    return {"send": lambda r: client.request(r.method, r.url)}
+
+
+def thread_of_async(mail: Mail, *, is_late: bool) -> dict[str, Any]:
+    return thread_of_fastapi(mail, is_late=is_late, is_async=True)
+
+
+def careless(mail: Mail) -> Mail:
+    """Return a function of a thread that nobody asks for its errors."""
+
+    def call() -> None:
+        with suppress(DeadlineExceededError, TransientError):
+            mail()
+
+    return call
+
+
 WAYS = [closing, streaming, background, background_of_async]
+WAYS += [thread, pool, thread_of_fastapi, thread_of_async]
 
 
 @pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
@@ -153,3 +226,60 @@ def test_work_before_the_response_is_done_by_the_retry(
     assert str(result) == (
         "all 4 crashes of calls to queues, without errors of calls (errors=True)"
     )
+
+
+def test_a_thread_of_the_app_that_serves_all_runs_is_named(
+    crash: Run, queue: Queue, mails: Any, pushed: Queue
+) -> None:
+    """Its calls are those of the first handler, so only in the first run they are points."""
+    orders: Orders[Event | None] = Orders()
+    consumers: list[Thread] = []
+
+    def consume() -> None:
+        while (done := orders.get()) is not None:
+            with suppress(DeadlineExceededError):
+                queue.add("mail")
+            done.set()
+
+    def send(_: object) -> int:
+        if not consumers:
+            consumers.append(Thread(target=consume))
+            consumers[0].start()
+        done = Event()
+        orders.put(done)
+        done.wait()
+        return 200
+
+    result = crash(send=send, **mails)
+    orders.put(None)
+
+    assert not result.is_complete
+    (named,) = result.unseen
+    assert named.startswith("a thread of an earlier run (")
+    assert named.endswith(" in consume)")
+
+
+def test_a_thread_that_goes_on_is_named(crash: Run, queue: Queue, mails: Any) -> None:
+    """One that waits for others, as for work, is not waited for."""
+    goes_on, waits, started = [True], Event(), set[object]()
+
+    def work() -> None:
+        while goes_on:
+            pass
+
+    def left_by(target: Any) -> dict[str, Any]:
+        def send(_: object) -> int:
+            queue.add("mail")
+            if target not in started:
+                started.add(target)
+                Thread(target=target).start()
+            return 200
+
+        return {"send": send}
+
+    assert crash(**left_by(waits.wait), **mails).unseen == ()
+    waits.set()
+    assert crash(**left_by(work), **mails).unseen == (
+        "a thread that goes on after the response",
+    )
+    goes_on.clear()

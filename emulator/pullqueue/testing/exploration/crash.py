@@ -260,7 +260,7 @@ class _CrashTrial(Trial):
                 raise
         finally:
             self.running = None
-        if injector.worker.has_ended:
+        if injector.crashed is not None and injector.crashed.has_ended:
             injector.drop_dead()
 
 

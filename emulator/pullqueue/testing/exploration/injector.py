@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from pullqueue.errors import DeadlineExceededError, TransientError
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.describing import describe_request
+from pullqueue.testing.exploration.left_threads import await_response, await_threads
 from pullqueue.testing.exploration.results import WORKER, Crash, CrashFailure
 from pullqueue.testing.interrupt import HandlerKilled, WorkerInterrupt, WorkerKilled
 from pullqueue.testing.points import Point, loaded_rpcs
 from pullqueue.testing.points.actors import Actor, current_actor
 from pullqueue.testing.points.databases import release
-from pullqueue.testing.points.databases.calls import DatabaseCall
+from pullqueue.testing.points.databases.calls import DatabaseCall, note_unseen
 
 if TYPE_CHECKING:
     from pullqueue.sdk.rpcs import ServiceCall
@@ -108,6 +109,12 @@ class CrashInjector:
     def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
         """Carry a call out, unless this is the one at which the crash happens."""
         actor, crash = point.actor, self.plan.crash
+        if actor not in (self.worker, *self.attempts):
+            note_unseen(f"a thread of an earlier run ({point.place})")
+            return call_next()
+        if actor is not self.worker:
+            await_response(actor)
+            point = point._replace(is_late=actor.response is not None)
         if not self._is_hit(point):
             return call_next()
         if crash is Crash.BEFORE:
@@ -117,14 +124,15 @@ class CrashInjector:
         if crash in CALLER_GETS_ERROR and not point.is_of_queue:
             cast("ServiceCall", point.call).fail(is_lost=crash is Crash.ANSWER_LOST)
             return call_next()
+        called = point._replace(is_late=False)
         if crash is Crash.ERROR:
-            raise TransientError(f"{point} has failed")
+            raise TransientError(f"{called} has failed")
         call_next()
         if crash is Crash.AFTER:
             if isinstance(point.call, DatabaseCall):
                 point.call.finish()
             actor.end()
-        raise DeadlineExceededError(f"the response to {point} is lost")
+        raise DeadlineExceededError(f"the response to {called} is lost")
 
     def _is_hit(self, point: Point) -> bool:
         """Count a point, and return whether the crash happens there."""
@@ -156,6 +164,10 @@ class CrashInjector:
                     raise
             finally:
                 self.current = before
+            if response is not None and not handler.has_ended:
+                handler.response = handler.response or response
+                if not await_threads(handler):
+                    note_unseen("a thread that goes on after the response")
             if handler.has_ended:
                 response = handler.response  # an app that catches everything may have sent another
                 self.drop_dead()

@@ -243,8 +243,7 @@ class Trial:
             return call_next()
         self.seen[_name_of(call)] = None
         place = place or calling_place(is_hook=isinstance(call, str))
-        is_late = actor.response is not None
-        point = Point(actor, call, place, self._footprint_of(call), is_late)
+        point = Point(actor, call, place, self._footprint_of(call))
         return run.at_point(point, partial(actor.carry_out, call, call_next))
 
     def _footprint_of(self, call: Call) -> Footprint:

@@ -23,6 +23,8 @@ from pullqueue.testing.points.footprint import Footprint
 _actor: ContextVar[Actor | None] = ContextVar("actor", default=None)
 _inside: ContextVar[bool] = ContextVar("inside", default=False)
 """True while a call is carried out."""
+_starters: ContextVar[tuple[int, ...]] = ContextVar("starters", default=())
+"""The ids of the threads that have started this one, or submitted what it does."""
 
 
 class Lock(Protocol):
@@ -125,6 +127,11 @@ def current_actor() -> Actor | None:
     return _actor.get()
 
 
+def started_by() -> tuple[int, ...]:
+    """Return the ids of the actor's threads that have led to this one, one starting the next."""
+    return _starters.get()
+
+
 def is_carried_out() -> bool:
     """Return whether this is part of a call that is carried out."""
     return _inside.get()
@@ -215,8 +222,10 @@ def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.
             return
         of_app = is_frame_of_app(sys._getframe(1))  # noqa: SLF001 - documented, of CPython
         following = actor.follow(thread) if of_app else nullcontext()
+        starters = *_starters.get(), threading.get_ident()
 
         def run_as_actor() -> None:
+            _starters.set(starters)
             try:
                 with actor.acting(), following:
                     run()
@@ -285,8 +294,14 @@ def _of_living(handle: Callable[..., None]) -> Callable[..., None]:
 
 
 def _of(actor: Actor | None, function: Callable[..., Any]) -> Callable[..., Any]:
+    starters = *_starters.get(), threading.get_ident()
+
     def run(*args: object, **kwargs: object) -> Any:  # noqa: ANN401 - as the function
-        with _acting(actor):
-            return function(*args, **kwargs)
+        token = _starters.set(starters)
+        try:
+            with _acting(actor):
+                return function(*args, **kwargs)
+        finally:
+            _starters.reset(token)
 
     return run

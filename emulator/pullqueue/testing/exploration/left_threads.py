@@ -1,0 +1,74 @@
+"""Threads that a handler of `crash_test` starts, and may leave behind when it responds.
+
+What they do while nobody waits for them is done after the response, so that the order is the same
+in each run.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from time import monotonic
+
+from pullqueue.testing.place import is_frame_of_app
+from pullqueue.testing.points.actors import Actor, started_by, threads
+
+_CHECK_SECONDS = 0.001
+_MOST_SECONDS = 1.0
+"""How long a thread is waited for that goes on, or whose handler does."""
+_IDLES = 20
+"""How many checks find all threads of a handler waiting, such as for work, until that is over."""
+
+
+def await_response(actor: Actor) -> None:
+    """In a thread that an actor has started: return when it has responded, or waits for this one.
+
+    Twice in a row at the same place, or it could be about to go on.
+    """
+    starters, end = started_by(), monotonic() + _MOST_SECONDS
+    before: list[object] = []
+    while starters and actor.response is None and not actor.has_ended and monotonic() < end:
+        places = [_waiting_at(ident, is_of_app=True) for ident in starters]
+        if any(place is not None and place in before for place in places):
+            return
+        before = [*places]
+        _pause()
+
+
+def await_threads(actor: Actor) -> bool:
+    """Return when the threads of an actor have ended, or wait; False: they go on."""
+    end, idle = monotonic() + _MOST_SECONDS, 0
+    while left := [each for each, owner in [*threads.items()] if owner is actor]:
+        idents = [getattr(each, "ident", None) for each in left]
+        idle = idle + 1 if all(ident and _waiting_at(ident) for ident in idents) else 0
+        if idle == _IDLES:
+            return True
+        if monotonic() > end:
+            return False
+        _pause()
+    return True
+
+
+def _pause() -> None:
+    threading.Event().wait(_CHECK_SECONDS)
+
+
+def _waiting_at(ident: int, *, is_of_app: bool = False) -> tuple[int, int] | None:
+    """Return where a thread waits for others, if it does, and code of the app with `is_of_app`.
+
+    A loop of asyncio that waits has code of the app that is not on its stack.
+    """
+    frame = sys._current_frames().get(ident)  # noqa: SLF001 - documented
+    if frame is None:
+        return None
+    place, module = (id(frame), frame.f_lasti), frame.f_globals.get("__name__")
+    if module == "selectors":
+        return None if frame.f_locals.get("timeout") == 0 else place
+    if module != "threading":
+        return None
+    while frame is not None:
+        if frame.f_code.co_name == "start" and frame.f_globals.get("__name__") == "threading":
+            return None  # it waits for the thread to begin
+        is_of_app = is_of_app and not is_frame_of_app(frame)
+        frame = frame.f_back
+    return None if is_of_app else place
