@@ -279,7 +279,5 @@ def test_a_thread_that_goes_on_is_named(crash: Run, queue: Queue, mails: Any) ->
 
     assert crash(**left_by(waits.wait), **mails).unseen == ()
     waits.set()
-    assert crash(**left_by(work), **mails).unseen == (
-        "a thread that goes on after the response",
-    )
+    assert crash(**left_by(work), **mails).unseen == ("a thread that goes on after the response",)
     goes_on.clear()
