@@ -18,7 +18,6 @@ from urllib.request import Request, urlopen
 
 import pytest
 import yaml
-from commands import PROGRAM
 from documents import blocks_of
 from forking import forked
 from programs import running
@@ -57,8 +56,10 @@ def test_the_image_s_command_and_health_check(tmp_path: Path) -> None:
     with run_service(listed("^CMD"), tmp_path) as server:
         check = listed(r"^HEALTHCHECK .*\\\n\s+CMD")
         health = [argument.replace("http://127.0.0.1:8124", server.url) for argument in check]
-        well = subprocess.run([PROGRAM, *health[1:]], check=False)
-    gone = subprocess.run([PROGRAM, *health[1:-1], "0"], check=False, stderr=subprocess.DEVNULL)
+        well = subprocess.run([forked("pullqueue"), *health[1:]], check=False)
+    gone = subprocess.run(
+        [forked("pullqueue"), *health[1:-1], "0"], check=False, stderr=subprocess.DEVNULL
+    )
 
     assert health[0] == "pullqueue"
     assert (well.returncode, gone.returncode) == (0, 1)
@@ -98,7 +99,7 @@ def test_app_and_worker_of_the_compose_file(tmp_path: Path) -> None:
                 name = answer.read().decode().split()[1]
             assert worker.stdout.readline() == f"{name}: RESIZE CAT.PNG\n"
             done = subprocess.run(
-                [PROGRAM, "wait", "--url", url, "--empty", "pictures"], check=False
+                [forked("pullqueue"), "wait", "--url", url, "--empty", "pictures"], check=False
             )
             assert done.returncode == 0
 

@@ -8,13 +8,10 @@ import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
-from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
 from pullqueue.cli import main
-
-PROGRAM = Path(sys.executable).with_name("pullqueue")
 
 
 class Done(NamedTuple):

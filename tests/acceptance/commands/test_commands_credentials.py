@@ -57,14 +57,14 @@ def test_a_file_that_is_somebody_elses_is_replaced_by_force_alone(run: Run, path
     refused = (
         "exists, and is not a key of pullqueue's: name another file, or replace it with --force"
     )
+    order = f"credentials a@example.com --output {path}"
     for content in OTHER_FILES:
         path.write_bytes(content)
-        order = f"credentials a@example.com --output {path}"
 
         assert run(order) == Done(1, "", f'pullqueue: "{path}" {refused}\n')
         assert path.read_bytes() == content
-        assert run(order, "--force") == Done(0, f"{path}: the key of a@example.com\n", "")
-        assert json.loads(path.read_text())["client_email"] == "a@example.com"
+    assert run(order, "--force") == Done(0, f"{path}: the key of a@example.com\n", "")
+    assert json.loads(path.read_text())["client_email"] == "a@example.com"
     device = run("credentials a@example.com --output", os.devnull)
     assert device == Done(1, "", f'pullqueue: "{os.devnull}" {refused}\n')
 

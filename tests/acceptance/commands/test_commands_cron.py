@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import PROGRAM, Run
+from commands import Run
 from executing import CALL, Execute, python
+from forking import forked
 from programs import running
 from push_app import PushApp, push_app, until
 
@@ -84,7 +85,9 @@ def test_a_run_is_waited_for(run: Run, app: PushApp, job: int, status: int, prin
 
 def test_a_run_that_takes_long_is_waited_for(run: Run, server: Server, app: PushApp) -> None:
     address = f"{server.host}:{server.port}"
-    with running(PROGRAM, "cron", "run", "/slow", PULLQUEUE_EMULATOR_HOST=address) as waiting:
+    with running(
+        forked("pullqueue"), "cron", "run", "/slow", PULLQUEUE_EMULATOR_HOST=address
+    ) as waiting:
         until(lambda: app.paths() == ["/slow"])
         for more in ("", " --no-wait"):
             assert run(f"cron run 4{more}") == (1, "the job is running already\n", "")

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import PROGRAM, Done, Run, shown_on_terminal
+from commands import Done, Run, shown_on_terminal
+from forking import forked
 from odd_servers import always_answering, answering
 from push_app import until
 
@@ -370,7 +371,7 @@ def test_seeding_many_lines_uses_one_connection(
 
 def interruptible(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [forked("pullqueue"), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 

@@ -14,7 +14,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from commands import PROGRAM, Done, Run
+from commands import Done, Run
+from forking import forked
 from odd_servers import answering, silent
 
 from pullqueue import Emulator
@@ -223,7 +224,7 @@ def test_a_missing_argument_lists_its_values(run: Run) -> None:
 def test_a_full_disk_is_reported_in_one_line(server: Server) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [PROGRAM, "queues", "--url", server.url],
+            [Path(sys.executable).with_name("pullqueue"), "queues", "--url", server.url],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -236,7 +237,9 @@ def test_a_full_disk_is_reported_in_one_line(server: Server) -> None:
 
 def test_watch_repeats_the_statistics_until_ctrl_c(server: Server) -> None:
     order = ["queues", "--watch", "--interval", "0.1", "--json", "--url", server.url]
-    with subprocess.Popen([PROGRAM, *order], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [forked("pullqueue"), *order], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         shown = (line for line in process.stdout if '"queues"' in line)
         assert len(list(islice(shown, 3))) == 3

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from forking import forked
 from push_app import push_app, until
 
 from pullqueue import NewTask, Queue, TransientError
@@ -206,7 +207,13 @@ def test_a_log_file_gets_what_goes_wrong(
     program = [f"--executable_binary={shell('exit 3')}", "--sleep_before_next_poll_secs=0.05"]
 
     done = subprocess.run(
-        [SCRIPT, *queue_flags, *program, f"-log_output_file={file}", "-exit_when_empty"],
+        [
+            forked("gtaskqueue_puller"),
+            *queue_flags,
+            *program,
+            f"-log_output_file={file}",
+            "-exit_when_empty",
+        ],
         capture_output=True,
         check=True,
         timeout=60,
