@@ -44,6 +44,13 @@ def validator(verb: str, path: str, status: int) -> Draft202012Validator | None:
     return None
 
 
+def beginning(body: Any) -> Any:
+    """Return JSON with the first items of its lists: to validate all takes longer than the call."""
+    if isinstance(body, dict):
+        return {name: beginning(value) for name, value in body.items()}
+    return [*map(beginning, body[:5])] if isinstance(body, list) else body
+
+
 class ControlClient:
     """Calls the application of a server, without a socket."""
 
@@ -63,7 +70,7 @@ class ControlClient:
         """Do something; the answer is as the document says."""
         reply = self.send(verb, f"/_emulator{path}", body, headers)
         if schema := validator(verb, path.partition("?")[0], reply.status):
-            schema.validate(reply.body)
+            schema.validate(beginning(reply.body))
         return reply
 
     def send(

@@ -62,9 +62,8 @@ DATABASES = [
     *("redis", "google ndb", "google datastore", "google firestore"),
 ]
 SQLALCHEMY, DJANGO, GOOGLE = DATABASES[1:4], DATABASES[4:7], DATABASES[8:]
-PATHS = ["sqlite", "sqlalchemy pool", "django connected"]
-"""One of each kind whose calls are followed in the same way; new connections to SQLite are the
-first, whatever has made them."""
+PATHS = ["sqlite", "sqlalchemy pool", "sqlalchemy postgresql", *DJANGO[1:]]
+"""Without two whose calls are those of new connections to SQLite, as in the first."""
 
 
 def each_way(*ways: tuple[list[str], str]) -> pytest.MarkDecorator:
@@ -169,7 +168,7 @@ def test_what_a_killed_handler_has_not_committed_has_no_effect(
     assert (": COMMIT (" in killed.title) == (way == "with_a_lock")
 
 
-@pytest.mark.parametrize("visits", [*PATHS, "sqlalchemy", "django"], indirect=True)
+@pytest.mark.parametrize("visits", PATHS, indirect=True)
 def test_a_handler_that_commits_before_it_adds_a_task_loses_it(
     emulator: Emulator, pushed: Queue, visits: Visits
 ) -> None:
@@ -204,7 +203,7 @@ def test_a_handler_that_commits_before_it_adds_a_task_loses_it(
 @each_way(
     (["sqlite"], "write write_in_a_block write_with_a_statement"),
     (["redis"], "write write_by_pipeline"),
-    ([*PATHS[1:], "sqlalchemy", "django", *GOOGLE], "write"),
+    ([*PATHS[1:], *GOOGLE], "write"),
 )
 def test_a_write_that_fails_is_an_error_of_the_database(
     emulator: Emulator, pushed: Queue, visits: Visits, way: str
