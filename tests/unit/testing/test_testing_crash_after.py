@@ -281,3 +281,31 @@ def test_a_thread_that_goes_on_is_named(crash: Run, queue: Queue, mails: Any) ->
     waits.set()
     assert crash(**left_by(work), **mails).unseen == ("a thread that goes on after the response",)
     goes_on.clear()
+
+
+def test_what_the_app_keeps_in_memory_is_named(
+    crash: Run, queue: Queue, pushed: Queue, load: Callable[[str], Any]
+) -> None:
+    """A new instance begins without a buffer; a cache is made once, and the test has its own."""
+    app = load(
+        "cache, buffer = {}, []\n"
+        "def handle(mail):\n"
+        "    cache.setdefault('key', object())\n"
+        "    buffer.append('mail')\n"
+        "    if len(buffer) >= 2: mail(); buffer.clear()\n"
+    )
+    own: list[str] = []
+
+    def setup() -> None:
+        app.buffer.clear()
+        own.clear()
+        for name in ("one", "two"):
+            pushed.add(name=name)
+
+    def send(_: object) -> int:
+        own.append("request")
+        app.handle(lambda: queue.add("mail"))
+        return 200
+
+    with pytest.warns(UserWarning, match=r"^crash_test: the app changes an_app\.buffer in memory,"):
+        crash(setup=setup, send=send)

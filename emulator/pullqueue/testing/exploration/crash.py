@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from pullqueue.testing import arguments
 from pullqueue.testing.describing import describe
 from pullqueue.testing.draining import Driver, Worker
 from pullqueue.testing.exploration.injector import CALLER_GETS_ERROR, CrashInjector, CrashPlan
+from pullqueue.testing.exploration.memory import Memory
 from pullqueue.testing.exploration.progress import Stopwatch
 from pullqueue.testing.exploration.results import CrashFailure, CrashResult, CrashTestError
 from pullqueue.testing.place import note_apps
@@ -69,7 +71,8 @@ def crash_test(
     begins at the time at which the test has called, and memcache is empty when `setup` is called.
 
     A pull task that is exhausted in the run without a crash, since the worker has not deleted it,
-    leads to a warning, or an error, or neither (`undeleted`).
+    leads to a warning, or an error, or neither (`undeleted`). A warning names the globals of the
+    app's modules that it changes: whoever takes over has them, as a new instance has not.
 
     Return the number of crashes, with whether these are all, and whose calls were seen. Calls of
     whoever was killed have no effect, so what it does while it ends (`finally`), or in threads,
@@ -111,10 +114,18 @@ def crash_test(
         make_driver=partial(Driver, emulator, sender, selected, max_calls=max_calls),
         queues=selected,
         errors=errors,
+        memory=Memory([each for each in (worker, setup, send) if each], check),
     )
     failures = trial.failures(modes, services=services)
     if failures:
         raise CrashTestError(failures, trial.crashes) from failures[0].error
+    if kept := trial.memory.changed_globals:
+        warnings.warn(
+            f"crash_test: the app changes {', '.join(kept)} in memory, which whoever takes over "
+            "after a crash has here, and a new instance has not, so that is not tried; where it is "
+            "a fake of a database, keep it in the test",
+            stacklevel=2,
+        )
     trial.undeleted.report("crash_test, without a crash", 'undeleted="ignore"', undeleted)
     not_seen = trial.find_unseen("crash_test", unseen)
     return CrashResult(
@@ -137,6 +148,8 @@ class _CrashTrial(Trial):
     queues: arguments.SelectQueues
     errors: bool
     """Calls fail as well."""
+    memory: Memory
+    """Compared in the run of the first crash: what is made once, and kept, is there by then."""
     crashes: int = 0
     """Number of crashes until now."""
     planned: int = 0
@@ -174,6 +187,7 @@ class _CrashTrial(Trial):
         """Run without a crash, and return the crashes that there can be."""
         self.begin()
         self._check_tasks(modes)
+        self.memory.begin()
         self.undeleted = Undeleted(self.emulator, self.queues)
         injector = CrashInjector(CrashPlan(None, 0))
         self._run(injector, errors="raise")
@@ -193,11 +207,15 @@ class _CrashTrial(Trial):
         """Run with a crash, and return what is wrong after it, if anything."""
         self.begin()
         injector = CrashInjector(plan)
+        if not self.crashes:
+            self.memory.begin()
+            injector.look = self.memory.has_changed
         error: BaseException | None = None
         try:
             self._run_until_crash(injector)
             if injector.crashed is not None:
                 self._drain(self.worker, errors="retry")
+                injector.look("")
                 error = self.verify()
         except Exception as raised:  # noqa: BLE001 - whatever goes wrong is a failure
             error = raised

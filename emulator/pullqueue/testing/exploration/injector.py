@@ -51,6 +51,8 @@ class CrashInjector:
     before and after the crash: it is noise unless that fails."""
     last_error: Exception | None = None
     """The exception of the last handler; None: it has raised none."""
+    look: Callable[[str], object] = lambda _: None
+    """Called at the end of each attempt, with its URL."""
 
     def __post_init__(self) -> None:
         self.worker = self._new_actor(WORKER, WorkerKilled)
@@ -174,6 +176,7 @@ class CrashInjector:
             elif self.plan.crash and handler.response and response and response.error:
                 # What it raises after its response does not lead to a retry.
                 response = handler.response._replace(error=response.error)
+        self.look(request.url)
         self.last_error = None if response is None else response.error
         if response is None:
             return PushResponse(None, reason="its instance was killed")
