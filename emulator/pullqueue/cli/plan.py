@@ -154,21 +154,16 @@ def _in_repository(name: str) -> str:
 
 
 def _deployed(name: str) -> dict[str, DeployedQueue]:
+    from pullqueue.config.files import read_project_file
     from pullqueue.lint.plan import DeployedError, read_deployed
 
     try:
-        states = read_deployed(_read_deployed(name), file=name)
+        is_pipe = name == STDIN or Path(name).is_relative_to("/dev")
+        most = _MAX_DEPLOYED_BYTES
+        data = read_content(Path(name)) if is_pipe else read_project_file(name, max_bytes=most)
+        states = read_deployed(data, file=name)
     except DeployedError as error:
         raise click.ClickException(str(error)) from None
     if not states:
         say("pullqueue: the list is empty: check project and location", err=True)
     return states
-
-
-def _read_deployed(name: str) -> bytes:
-    """Return a file's content; `-` and what is below /dev may be pipes."""
-    from pullqueue.config.files import read_project_file
-
-    if name == "-" or Path(name).is_relative_to("/dev"):
-        return read_content(Path(name))
-    return read_project_file(name, max_bytes=_MAX_DEPLOYED_BYTES)

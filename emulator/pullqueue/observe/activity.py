@@ -17,7 +17,6 @@ from pullqueue.engine.events import EventKind, Interface, Origin
 from pullqueue.engine.interceptors import current_origin
 from pullqueue.observe.models import Action, Failure, Request, Worker, is_failure
 from pullqueue.observe.patterns import find_pattern
-from pullqueue.structs import Time
 from pullqueue.tasks import result_text
 from pullqueue.text import counted, shorten
 
@@ -118,7 +117,10 @@ class ActivityLog:
         of_kind = self._current.setdefault(kind, {})
         interrupted = self._interrupted.get(kind, set())
         found = of_kind.get(key)
-        if found is None or (key in interrupted and _passed(found.last, request.time) > _PAUSE):
+        if found is None or (
+            key in interrupted
+            and datetime.fromisoformat(request.time) - datetime.fromisoformat(found.last) > _PAUSE
+        ):
             found = Failure(request.time, request.time, 0, request.queue)
             found.number, found.status = next(self._numbers), request.status
             found.interface, found.client = request.interface, origin.client
@@ -186,7 +188,3 @@ class ActivityLog:
         """Delete the clients."""
         with self._lock:
             self._workers.clear()
-
-
-def _passed(first: Time, last: Time) -> timedelta:
-    return datetime.fromisoformat(last) - datetime.fromisoformat(first)

@@ -43,7 +43,7 @@ class TokenSigner:
         """Use a function that returns an access token for an e-mail address and scopes."""
         self.issuer = PRODUCTION_ISSUER
         """Who issues the ID tokens; a server sets its own address."""
-        self._access_token = access_token or _opaque
+        self._access_token = access_token or (lambda _email, _scopes: secrets.token_urlsafe(32))
 
     def authorization(self, request: HttpRequest) -> str | None:
         """Return the value of the header for a request; None: it has no token.
@@ -130,7 +130,3 @@ def _made_key() -> tuple[str, RSAPrivateKey]:
     from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415 - slow to import
 
     return secrets.token_hex(20), rsa.generate_private_key(65_537, _KEY_BITS)
-
-
-def _opaque(_email: str, _scopes: frozenset[str]) -> str:
-    return secrets.token_urlsafe(32)

@@ -23,7 +23,8 @@ def service_stubs(names: Iterable[str], emulator: Emulator) -> Iterator[None]:
     Raises:
         ValueError: the testbed has no such service.
     """
-    testbed = _testbed()
+    with warnings.catch_warnings(action="ignore"):  # at imports of the SDK
+        from google.appengine.ext import testbed
     known = {name: init for name, init in testbed.INIT_STUB_METHOD_NAMES.items() if name != SERVICE}
     services = [name for name in dict.fromkeys(names) if name != SERVICE]
     for name in services:
@@ -53,9 +54,3 @@ def registered_stubs() -> dict[str, Any]:
     # There is no public way to see whether a stub is a service's own, nor to remove one.
     stubs: dict[str, Any] = vars(apiproxy_stub_map.apiproxy)["_APIProxyStubMap__stub_map"]
     return stubs
-
-
-def _testbed() -> Any:
-    with warnings.catch_warnings(action="ignore"):  # at imports of the SDK
-        from google.appengine.ext import testbed
-    return testbed

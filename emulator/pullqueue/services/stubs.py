@@ -93,7 +93,7 @@ def find_messages(service: str, method: str) -> tuple[Any, Any] | None:
     except ImportError as error:
         problem = f"the service {service} does not work on this Python: {error}"
         raise apiproxy_errors.FeatureNotEnabledError(problem) from error
-    found = [_message(module, name) for name in names]
+    found = [getattr(module, each, getattr(api_base_pb2, each, None)) for each in names]
     return None if None in found else (found[0], found[1])
 
 
@@ -130,10 +130,6 @@ class _LocalDatastore:
         self, _service: str, method: str, request: Any, response: Any, _request_id: Any = None
     ) -> None:
         self._services.call(DATASTORE, method, request, response, seconds=DEADLINE_SECONDS)
-
-
-def _message(module: Any, name: str) -> Any:
-    return getattr(module, name, None) or getattr(api_base_pb2, name, None)
 
 
 def _imported(name: str) -> Any:

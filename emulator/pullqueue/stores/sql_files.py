@@ -31,7 +31,8 @@ def statements(database: str) -> Mapping[str, str]:
     for text in (own, _PARAMETER.sub(parameter, shared)):
         _, *parts = _HEAD.split(text)
         for kind, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-            (found if kind == "name" else fragments)[name] = _without_comments(body)
+            lines = [line for line in body.splitlines() if not line.startswith("--")]
+            (found if kind == "name" else fragments)[name] = "\n".join(lines).strip()
 
     def filled(sql: str) -> str:
         return _FRAGMENT.sub(lambda match: filled(fragments[match[1]]), sql)
@@ -53,8 +54,3 @@ def migrations(database: str) -> list[str]:
     folder = files("pullqueue.stores").joinpath("migrations", database)
     scripts = {file.name: file.read_text("utf-8") for file in folder.iterdir()}
     return [scripts[name] for name in sorted(scripts) if name.endswith(".sql")]
-
-
-def _without_comments(statement: str) -> str:
-    lines = [line for line in statement.splitlines() if not line.startswith("--")]
-    return "\n".join(lines).strip()

@@ -111,10 +111,6 @@ def _nothing(_: object) -> Sequence[object]:
     return ()
 
 
-def _itself(thing: Mapping[Any, object]) -> Mapping[Any, object]:
-    return thing
-
-
 _EMPTY = Kind()
 
 
@@ -179,7 +175,7 @@ def _kind(kind: type) -> Kind:
     if (base is not object and not is_constant) or find_names is _of_proxy:
         list_others = _OTHERS.get(base, gc.get_referents)
     if kind is dict:
-        find_names, list_others = _itself, None
+        find_names, list_others = (lambda thing: thing), None
     elif issubclass(kind, dict):
         find_names, list_others = _items, partial(_beside_items, find_names, base)
     return Kind(
