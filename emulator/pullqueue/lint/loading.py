@@ -61,11 +61,12 @@ def _value(entry: Entry | None, kind: str | None) -> object:
 
 def _queue(queue: QueueNode, view: View) -> QueueSettings:
     line, column = view.source.position(queue.place.start)
+    acl = tuple(AclEntry(**_values(entry, ACL_ENTRY)) for entry in queue.acl_entries)
     own: dict[str, Any] = {
         "name": queue.name or "",
         "mode": QueueMode(str(queue.mode)),
         "retry_parameters": _retry(queue.retry) if queue.retry else None,
-        "acl": _acl(queue) if queue.get("acl") else None,
+        "acl": acl if queue.get("acl") else None,
     }
     values = _values(queue, QUEUE) | own
     values["rate"] = parse_rate(values["rate"] or "")
@@ -78,7 +79,3 @@ def _retry(retry: Section) -> RetryParameters:
     return RetryParameters(
         **values, task_age_limit_seconds=None if age is None else parse_age_limit(age)
     )
-
-
-def _acl(queue: QueueNode) -> tuple[AclEntry, ...]:
-    return tuple(AclEntry(**_values(entry, ACL_ENTRY)) for entry in queue.acl_entries)

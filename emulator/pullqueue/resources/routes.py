@@ -45,7 +45,9 @@ def blueprint() -> Blueprint:
             _view(operation),
             methods=[operation.verb],
         )
-    control.register_error_handler(PullQueueError, _refusal)
+    control.register_error_handler(
+        PullQueueError, lambda error: ApiError.of(error).response(with_rpc_code=True)
+    )
     control.add_url_rule(openapi.PATH, "openapi", lambda: _response(openapi.document(), JSON_TYPE))
     return control
 
@@ -60,10 +62,6 @@ def _view(operation: Operation) -> Callable[..., Response]:
         return _response(result, operation.content_type)
 
     return view
-
-
-def _refusal(error: PullQueueError) -> Response:
-    return ApiError.of(error).response(with_rpc_code=True)
 
 
 def _response(result: object, content_type: str) -> Response:

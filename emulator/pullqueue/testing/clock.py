@@ -185,7 +185,8 @@ def _at_least_a_microsecond(seconds: float) -> float:
     return max(seconds, 1 / USEC_PER_SECOND) if seconds > 0 else seconds
 
 
-def _replace_sleep(patches: Patches) -> None:
+@Patches
+def _sleep_replaced(patches: Patches) -> None:
     real_sleep, real_asyncio_sleep = time.sleep, asyncio.sleep  # noqa: TID251 - to be replaced
 
     def time_sleep(seconds: float, /) -> None:
@@ -204,6 +205,3 @@ def _replace_sleep(patches: Patches) -> None:
         return result
 
     patches.replace({real_sleep: time_sleep, real_asyncio_sleep: asyncio_sleep})
-
-
-_sleep_replaced = Patches(_replace_sleep)

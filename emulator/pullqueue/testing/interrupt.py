@@ -148,7 +148,9 @@ _cut: dict[str, Interrupter] = {}
 """Who ended the client of a connection, by the message of its `ConnectionCut`."""
 
 
-def _make_noticeable(patches: Patches) -> None:
+@Patches
+def interruptible(patches: Patches) -> None:
+    """Makes clients notice, in a block, that their connections were cut."""
     patches.at_end(_cut.clear)
     for name in ("recv", "recv_into"):
         patches.decorate(socket.socket, name, _noticing_end)
@@ -162,10 +164,6 @@ def _make_noticeable(patches: Patches) -> None:
         for implementation in grpc.UnaryUnaryMultiCallable.__subclasses__():
             for name in ("__call__", "with_call"):
                 patches.decorate(implementation, name, _noticing_status)
-
-
-interruptible = Patches(_make_noticeable)
-"""Makes clients notice, in a block, that their connections were cut."""
 
 
 def _noticing_end(receive: Callable[..., Any]) -> Callable[..., Any]:

@@ -50,10 +50,8 @@ def _noting(draw: Callable[..., object]) -> Callable[..., object]:
     return draw_noted
 
 
-def _follow(patches: Patches) -> None:
+@Patches
+def following_draws(patches: Patches) -> None:
+    """Notes, in a block, whose code draws random numbers; libraries do not count."""
     drawing = [vars(random)[name] for name in DRAWING if name in vars(random)]
     patches.replace({draw: _noting(draw) for draw in drawing})
-
-
-following_draws = Patches(_follow)
-"""Notes, in a block, whose code draws random numbers; those that libraries draw do not count."""

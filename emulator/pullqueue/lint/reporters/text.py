@@ -75,7 +75,8 @@ class _Painter:
         head = self._paint(level, f"{level}[{finding.code}]")
         name = self._paint("bold", finding.rule)
         yield f"{head} {name}: {finding.message}"
-        marks = _marks(finding, source)
+        labels = [_mark(label, source, label.message, main=False) for label in finding.labels]
+        marks = [_mark(finding, source, "", main=True), *labels]
         width = len(str(max(mark.line for mark in marks)))
         where = f"{escaped(finding.file)}:{finding.line}:{finding.column}"
         yield f"{' ' * width}{self._paint('frame', '-->')} {where}"
@@ -108,11 +109,6 @@ class _Painter:
                 style = level if mark.main else "frame"
                 drawn = self._paint(style, f"{sign} {mark.text}".rstrip())
                 yield f"{' ' * width} {bar} {blank}{drawn}"
-
-
-def _marks(finding: Finding, source: Source) -> list[_Mark]:
-    labels = [_mark(label, source, label.message, main=False) for label in finding.labels]
-    return [_mark(finding, source, "", main=True), *labels]
 
 
 def _mark(at: Finding | Label, source: Source, text: str, *, main: bool) -> _Mark:

@@ -101,14 +101,12 @@ def _followed(thread: threading.Thread) -> ThreadActor | None:
     return found if isinstance(found, ThreadActor) else None
 
 
-def _follow(patches: Patches) -> None:
+@Patches
+def following_threads(patches: Patches) -> None:
+    """Makes waits of actors' threads, and for them, end by the clock of the test, in a block."""
     patches.decorate(threading.Thread, "join", _joining)
     patches.decorate(threading.Condition, "wait", _settling)
     patches.decorate(threading.Event, "wait", _waiting)
-
-
-following_threads = Patches(_follow)
-"""Makes waits of actors' threads, and for them, end by the clock of the test, in a block."""
 
 
 def _joining(join: Callable[..., None]) -> Callable[..., None]:

@@ -200,17 +200,15 @@ def _has_ended(thread_or_future: object) -> None:
         _close_left()
 
 
-def _follow(patches: Patches) -> None:
+@Patches
+def following_actors(patches: Patches) -> None:
+    """Notes, in a block, whose threads and connections make calls."""
     patches.at_end(_clients.clear)
     patches.decorate(threading.Thread, "start", _starting)
     patches.decorate(ThreadPoolExecutor, "submit", _submitting)
     for name in ("send", "sendall"):
         patches.decorate(socket.socket, name, _noting)
     patches.decorate(logging.Logger, "handle", _of_living)
-
-
-following_actors = Patches(_follow)
-"""Notes, in a block, whose threads and connections make calls."""
 
 
 def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:

@@ -134,10 +134,8 @@ def _install() -> None:
     sys.addaudithook(_audit)
 
 
-def _follow(patches: Patches) -> None:
+@Patches
+def following_changes(patches: Patches) -> None:
+    """Notes, in a block, what actors change, and prevents it where they have ended."""
     _install()
     patches.at_end(_temporary.clear)
-
-
-following_changes = Patches(_follow)
-"""Notes, in a block, what actors change, and prevents it where they have ended."""

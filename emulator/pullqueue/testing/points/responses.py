@@ -89,12 +89,10 @@ def _noting_end_of_asgi(call: _Asgi) -> _Asgi:
     return handle
 
 
-def _follow(patches: Patches) -> None:
+@Patches
+def following_responses(patches: Patches) -> None:
+    """Notes, in a block, when apps have sent their responses."""
     if "starlette.applications" in sys.modules:
         from starlette.applications import Starlette  # noqa: PLC0415 - is loaded
 
         patches.decorate(Starlette, "__call__", _noting_end_of_asgi)
-
-
-following_responses = Patches(_follow)
-"""Notes, in a block, when apps have sent their responses."""

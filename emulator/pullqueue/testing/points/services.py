@@ -75,22 +75,10 @@ def _get(request: Any) -> Footprint:
     return Footprint(reads=frozenset(map(_entity, request.key)))
 
 
-def _put(request: Any) -> Footprint:
-    return Footprint(writes=_keys(entity.key for entity in request.entity))
-
-
-def _delete(request: Any) -> Footprint:
-    return Footprint(writes=_keys(request.key))
-
-
 def _query(request: Any) -> Footprint:
     has_kind = request.HasField("kind") and not request.HasField("transaction")
     kind = (*_ENTITIES, decode_name(request.kind))
     return Footprint(reads=frozenset({kind if has_kind else _ALL}))
-
-
-def _nothing(_: Any) -> Footprint:
-    return NOTHING
 
 
 def _cached(request: Any, keys: Iterable[Any]) -> frozenset[Path]:
@@ -98,31 +86,23 @@ def _cached(request: Any, keys: Iterable[Any]) -> frozenset[Path]:
     return frozenset((_MEMCACHE, space, decode_name(key)) for key in keys)
 
 
-def _cache_get(request: Any) -> Footprint:
-    return Footprint(reads=_cached(request, request.key))
-
-
 def _cache_change(request: Any) -> Footprint:
     return Footprint(writes=_cached(request, [item.key for item in request.item]))
 
 
-def _cache_increment(request: Any) -> Footprint:
-    return Footprint(writes=_cached(request, [request.key]))
-
-
 _USED: dict[str, Callable[[Any], Footprint]] = {
-    "BeginTransaction": _nothing,
-    "Delete": _delete,
+    "BeginTransaction": lambda _: NOTHING,
+    "Delete": lambda request: Footprint(writes=_keys(request.key)),
     "Get": _get,
-    "Put": _put,
+    "Put": lambda request: Footprint(writes=_keys(each.key for each in request.entity)),
     "RunQuery": _query,
 }
 """Of the datastore; of another call nothing is known."""
 _ENDS = frozenset({"Commit", "Rollback"})
 _CACHE: dict[str, Callable[[Any], Footprint]] = {
     "Delete": _cache_change,
-    "Get": _cache_get,
-    "Increment": _cache_increment,
+    "Get": lambda request: Footprint(reads=_cached(request, request.key)),
+    "Increment": lambda request: Footprint(writes=_cached(request, [request.key])),
     "Set": _cache_change,
 }
 """The same of memcache."""

@@ -87,7 +87,9 @@ def _ending(statement: str) -> Callable[[Callable[..., object]], Callable[..., o
     return decorate
 
 
-def _follow(patches: Patches) -> None:
+@Patches
+def following(patches: Patches) -> None:
+    """Makes calls points, in a block."""
     if settings.configured:  # otherwise there is no connection, and Django would refuse to look
         for connection in connections.all(initialized_only=True):
             _wrap(connection)
@@ -96,6 +98,3 @@ def _follow(patches: Patches) -> None:
     patches.at_end(connection_created.disconnect, _wrap)
     patches.decorate(BaseDatabaseWrapper, "commit", _ending("COMMIT"))
     patches.decorate(BaseDatabaseWrapper, "rollback", _ending("ROLLBACK"))
-
-
-following = Patches(_follow)

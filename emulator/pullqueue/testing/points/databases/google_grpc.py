@@ -216,7 +216,9 @@ def _at_point(finish: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Ca
     return decorate
 
 
-def _follow(patches: Patches) -> None:
+@Patches
+def following(patches: Patches) -> None:
+    """Makes calls points, in a block."""
     grpc.insecure_channel("localhost:0").close()  # loads what implements the calls
     for implementation in grpc.UnaryUnaryMultiCallable.__subclasses__():
         for name, finish in (
@@ -227,6 +229,3 @@ def _follow(patches: Patches) -> None:
             patches.decorate(implementation, name, _at_point(finish))
     for implementation in grpc.UnaryStreamMultiCallable.__subclasses__():
         patches.decorate(implementation, "__call__", _at_point(_Responses))
-
-
-following = Patches(_follow)

@@ -87,10 +87,9 @@ def _executing_all(execute: Callable[..., Any]) -> Callable[..., Any]:
     return execute_at_point
 
 
-def _follow(patches: Patches) -> None:
+@Patches
+def following(patches: Patches) -> None:
+    """Makes calls points, in a block."""
     patches.decorate(redis.Redis, "execute_command", _executing)
     patches.decorate(Pipeline, "immediate_execute_command", _executing)
     patches.decorate(Pipeline, "execute", _executing_all)
-
-
-following = Patches(_follow)

@@ -106,10 +106,9 @@ _LISTENERS: dict[str, Callable[..., None]] = {
 }
 
 
-def _follow(patches: Patches) -> None:
+@Patches
+def following(patches: Patches) -> None:
+    """Makes calls points, in a block."""
     for name, listener in _LISTENERS.items():
         event.listen(Engine, name, listener)
         patches.at_end(event.remove, Engine, name, listener)
-
-
-following = Patches(_follow)

@@ -344,8 +344,7 @@ def release(actor: Actor) -> None:
         connection.roll_back_of(actor)
 
 
-def _follow(patches: Patches) -> None:
+@Patches
+def following(patches: Patches) -> None:
+    """Makes calls points, in a block."""
     patches.replace({sqlite3.connect: _connecting(sqlite3.connect)})
-
-
-following = Patches(_follow)
