@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -64,6 +65,16 @@ def pytest_runtest_makereport(
 
         complete(item, call, report)
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
+    """Mark the handler that `caplog` reads: what `race_test` runs is logged there at once."""
+    value = yield
+    if isinstance(value, pytest.LogCaptureFixture):
+        value.handler.name = "caplog"
+        request.addfinalizer(partial(value.handler.set_name, None))
+    return value
 
 
 @pytest.fixture(scope="session")

@@ -239,6 +239,34 @@ def test_errors_are_shown_where_the_test_asked(run: Run) -> None:
     result.stdout.no_fnmatch_line("*pullqueue.errors.UnknownTaskError*")
 
 
+def test_the_log_of_a_failed_race_is_that_of_its_order(run: Run) -> None:
+    """Its check reads `caplog`, which has all of it at once."""
+    result = run("""
+        import logging
+        from pullqueue.testing import race_test
+
+        def test_race(pullqueue_emulator, pullqueue_clock, caplog):
+            queue = pullqueue_emulator.queue("pull-queue")
+
+            def one():
+                queue.purge()
+                logging.warning("one")
+
+            def other():
+                queue.purge()
+                logging.warning("other")
+
+            def check():
+                assert caplog.messages != ["other", "one"]
+
+            race_test(pullqueue_emulator, one, other, setup=caplog.clear, check=check)
+    """)
+
+    result.assert_outcomes(failed=1)
+    log = result.stdout.str().partition("Captured log call")[2]
+    assert [line.split()[2] for line in log.splitlines() if "WARNING" in line] == ["other", "one"]
+
+
 def test_a_failed_assertion_shows_the_state_once(run: Run) -> None:
     """The report's section has what the message does not show; there is none if it shows all."""
     result = run(

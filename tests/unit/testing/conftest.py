@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -112,6 +114,19 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
     yield load
     for name in names:
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def add_handler() -> Iterator[Callable[[logging.Handler], None]]:
+    """Add handlers of logs until the test ends."""
+    with ExitStack() as stack:
+
+        def add(handler: logging.Handler) -> None:
+            logging.getLogger("shop").addHandler(handler)
+            stack.callback(handler.close)
+            stack.callback(logging.getLogger("shop").removeHandler, handler)
+
+        yield add
 
 
 @pytest.fixture

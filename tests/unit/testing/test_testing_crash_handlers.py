@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import socket
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -287,12 +288,17 @@ def test_a_dead_handler_changes_nothing(
 
 
 def test_what_handlers_log_is_shown_where_the_run_fails(
-    crash: Run, queue: Queue, pushed: Queue, caplog: pytest.LogCaptureFixture
+    crash: Run,
+    queue: Queue,
+    pushed: Queue,
+    add_handler: Callable[[logging.Handler], None],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Of each cause, by the attempt that was hit and the last one, and nothing of the dead: a
     framework logs each exception, also that by which they end.
     """
     logger = logging.getLogger("shop")
+    add_handler(logging.StreamHandler(sys.stderr))
     begun: list[None] = []
     failures = 0
 
@@ -316,19 +322,17 @@ def test_what_handlers_log_is_shown_where_the_run_fails(
         return 200
 
     assert crash(send=handle, setup=setup) == 4
-    assert caplog.messages == ["begins"]  # in the run without a crash
-    caplog.clear()
+    assert capsys.readouterr().err == "begins\n"  # in the run without a crash
     with pytest.raises(CrashTestError, match="2 of 4 crashes"):
         crash(send=handle, setup=setup, check=lambda: len(queue.list_tasks(10)) < 2)
-    assert Counter(caplog.messages) == {"begins": 1 + 2 + 2}
-    caplog.clear()
+    assert Counter(capsys.readouterr().err.split()) == {"begins": 1 + 2 + 2}
     failures = 9
     with pytest.raises(CrashTestError, match="3 of 4 crashes") as caught:
         crash(send=handle, setup=setup, check=lambda: not pushed.exhausted)
     assert "last: status 500 (LookupError: no such order)" in str(caught.value)
     assert isinstance(caught.value.failures[0].error.__cause__, LookupError)
     shown = ["begins", "begins", "fails for the 3. time"]
-    assert caplog.messages == ["begins", *shown, *shown]
+    assert capsys.readouterr().err.splitlines() == ["begins", *shown, *shown]
 
 
 def test_an_exception_of_a_handler_is_a_retry_after_a_crash(

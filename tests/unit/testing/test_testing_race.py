@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 import warnings
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +30,7 @@ from pullqueue.testing.live_server import live_server
 pytestmark = pytest.mark.slow
 
 Run = Callable[..., RaceResult]
+AddHandler = Callable[[logging.Handler], None]
 PATH = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
 
 
@@ -333,9 +337,10 @@ def test_four_clients_of_the_fixtures_server_can_be_stopped_at_once(
 
 
 def test_what_actors_log_is_shown_where_a_schedule_fails(
-    race: Run, queue: Queue, caplog: pytest.LogCaptureFixture
+    race: Run, queue: Queue, add_handler: AddHandler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With a replay all of it."""
+    add_handler(logging.StreamHandler(sys.stderr))
     done: list[str] = []
 
     def actor(name: str) -> Callable[[], None]:
@@ -350,14 +355,50 @@ def test_what_actors_log_is_shown_where_a_schedule_fails(
     options: Any = {"setup": done.clear, "check": lambda: done != wrong}
     actors = actor("one"), actor("other")
     race(*actors, **options)
-    assert not caplog.messages
+    assert not capsys.readouterr().err
     wrong[:] = ["other", "one"]
     with pytest.raises(RaceTestError) as caught:
         race(*actors, **options)
-    assert caplog.messages == wrong
+    assert capsys.readouterr().err.split() == wrong
     with pytest.raises(RaceTestError):
         race(*actors, **options, replay=caught.value.replay)
-    assert caplog.messages == wrong * 2
+    assert capsys.readouterr().err.split() == wrong
+
+
+@pytest.mark.parametrize("reads", ["caplog", "file", "text"])
+def test_check_reads_what_actors_log(
+    race: Run,
+    queue: Queue,
+    add_handler: AddHandler,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    reads: str,
+) -> None:
+    """Whichever handler of the test has it: only what is printed is shown later."""
+    path, text = tmp_path / "log", StringIO()
+    handlers = logging.FileHandler(path), logging.StreamHandler(text)
+
+    def setup() -> None:
+        caplog.clear()
+        path.write_text("")
+        text.seek(text.truncate(0))
+
+    def act() -> None:
+        queue.purge()
+        try:
+            raise LookupError("no such order")
+        except LookupError:
+            logging.getLogger("shop").exception("sent")
+
+    def check() -> None:
+        logs = {"caplog": caplog.text, "file": path.read_text(), "text": text.getvalue()}
+        assert logs[reads].count("sent") == 2
+        assert logs[reads].count("LookupError: no such order") == 2
+        assert all(record.exc_info for record in caplog.records)
+
+    for handler in handlers:
+        add_handler(handler)
+    assert race(act, copies=2, setup=setup, check=check) > 1
 
 
 @pytest.mark.parametrize(

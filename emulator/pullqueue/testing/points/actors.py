@@ -12,7 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial, wraps
-from typing import Any, NoReturn, Protocol
+from io import StringIO
+from typing import Any, NoReturn, Protocol, cast
 
 from pullqueue.push.request import PushResponse
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt
@@ -55,7 +56,7 @@ class Actor(Interrupter):
         self.thread_id = 0
         """Of the last thread that has begun to act for it."""
         self.held: list[Callable[[], None]] | None = None
-        """What it logs, to be logged where its run fails; None: it is logged at once."""
+        """What of its log is printed where its run fails; None: that is printed at once."""
         self.response: PushResponse | None = None
         """What it has sent, so that its task is not retried if it ends after that."""
         self.hides_response = False
@@ -208,7 +209,7 @@ def following_actors(patches: Patches) -> None:
     patches.decorate(ThreadPoolExecutor, "submit", _submitting)
     for name in ("send", "sendall"):
         patches.decorate(socket.socket, name, _noting)
-    patches.decorate(logging.Logger, "handle", _of_living)
+    patches.decorate(logging.Handler, "handle", _of_living)
 
 
 def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
@@ -274,21 +275,34 @@ def _noting(send: Callable[..., Any]) -> Callable[..., Any]:
     return noted
 
 
-def _of_living(handle: Callable[..., None]) -> Callable[..., None]:
+def _of_living(handle: Callable[..., object]) -> Callable[..., object]:
     """Drop what the dead log, such as where a framework logs each exception with its traceback."""
 
     @wraps(handle)
-    def handle_record(logger: logging.Logger, record: logging.LogRecord) -> None:
+    def handle_record(handler: logging.Handler, record: logging.LogRecord) -> object:
         actor = _actor.get()
-        if actor is None or not (actor.has_ended or actor.held is not None):
-            handle(logger, record)
-        elif actor.held is not None and not actor.has_ended:
-            if record.exc_info:  # whose frames would keep connections and generators open
-                record.exc_text = logging.Formatter().formatException(record.exc_info)
-                record.exc_info = None
-            actor.held.append(partial(handle, logger, record))
+        if actor is not None and actor.has_ended:
+            return False
+        if actor is None or actor.held is None:
+            return handle(handler, record)
+        if record.exc_info and record.exc_info[1]:  # whose frames keep connections open
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+            record.exc_info = cast("Any", (record.exc_info[0], None, None))
+        if not _is_printing(handler):
+            return handle(handler, record)
+        actor.held.append(partial(handle, handler, record))
+        return record
 
     return handle_record
+
+
+def _is_printing(handler: logging.Handler) -> bool:
+    """Return whether a handler only shows records, so that the test does not read them from it."""
+    if type(handler).__module__ == "_pytest.logging":
+        return handler.name != "caplog"  # which the plugin sets
+    if not isinstance(handler, logging.StreamHandler) or isinstance(handler, logging.FileHandler):
+        return False
+    return not isinstance(handler.stream, StringIO)
 
 
 def _of(actor: Actor | None, function: Callable[..., Any]) -> Callable[..., Any]:
