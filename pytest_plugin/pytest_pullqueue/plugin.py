@@ -73,7 +73,7 @@ def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, obje
     value = yield
     if isinstance(value, pytest.LogCaptureFixture):
         value.handler.name = "caplog"
-        request.addfinalizer(partial(value.handler.set_name, None))
+        request.addfinalizer(partial(value.handler.set_name, ""))
     return value
 
 

@@ -196,6 +196,37 @@ def clear_cache() -> None:
         tasklets.get_context().clear_cache()
 
 
+def finish_calls() -> None:
+    """Carry out what ndb still has to do in this thread."""
+    tasklets = sys.modules.get("google.appengine.ext.ndb.tasklets")
+    if tasklets is not None and vars(tasklets)["_state"].all_pending:
+        tasklets.eventloop.run()
+
+
+def end_request() -> bool:
+    """Drop what ndb still has to do for a request of this thread, as at its end in production.
+
+    Return whether these are writes; what fills memcache after a read may be lost, too. The policies
+    of the context are those of the next request, too, since tests set them.
+    """
+    tasklets: Any = sys.modules.get("google.appengine.ext.ndb.tasklets")
+    state = tasklets and vars(tasklets)["_state"]
+    generators = list(state.all_generators) if state else []
+    if not state or not state.all_pending or any(each.gi_running for each in generators):
+        clear_cache()  # what runs is a tasklet of the test, which sends the request
+        return False
+    writes = any(
+        each.gi_code.co_name in ("put", "delete", "transaction") and each.gi_frame
+        for each in generators
+    )
+    old = tasklets.get_context()
+    drop_requests()
+    new = tasklets.get_context()
+    for policy in ("cache", "memcache", "memcache_timeout", "datastore"):
+        getattr(new, f"set_{policy}_policy")(getattr(old, f"get_{policy}_policy")())
+    return writes
+
+
 def drop_requests() -> None:
     """Drop what ndb keeps in this thread of requests that were killed.
 

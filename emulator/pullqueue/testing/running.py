@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
@@ -235,6 +236,8 @@ class TaskRunner:
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         """Restore what handlers change in this process, and let their sleeps move the clock."""
+        if rpcs := loaded_rpcs():
+            rpcs.finish_calls()  # of the test, since those of a handler end with its request
         with ExitStack() as stack:
             stack.enter_context(environ_restored())
             with suppress(ClockError):  # otherwise they take the machine's time, as all else
@@ -327,8 +330,14 @@ class TaskRunner:
         if is_late:
             response = PushResponse(None, reason=running.request.late, error=response.error)
         attempt = self._dispatcher.finish(running, response)
-        if rpcs := loaded_rpcs():
-            rpcs.clear_cache()  # or the test would not see what a handler in another thread has put
+        # Or else the test would not see what a handler in another thread has put.
+        if (rpcs := loaded_rpcs()) and rpcs.end_request():
+            warnings.warn(
+                f'task "{task.name}" of queue "{task.queue_name}" ({running.request.url}): its '
+                "handler did not await all that it writes by ndb, such as by `put_async()`, so "
+                "it is not written: call get_result(), or decorate the handler with ndb.toplevel",
+                stacklevel=2,
+            )
         self.attempts.append(attempt)
         if (attempt.reason or "").startswith(_FIRST_LOST):
             self._make_due(attempt.task)

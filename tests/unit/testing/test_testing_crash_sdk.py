@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -127,6 +128,71 @@ def test_a_later_handler_does_not_continue_the_tasklets_of_a_dead_one(
 
     # Where only its response is lost, the instance lives, and has the context of the thread.
     assert [failure.crash for failure in caught.value.failures] == [Crash.RESPONSE_LOST]
+
+
+@pytest.mark.parametrize("is_delete", [False, True])
+def test_what_a_handler_does_not_await_ends_with_its_request(
+    crash: Run, run: Run, pushed: Queue, *, is_delete: bool
+) -> None:
+    """Nor do later requests, or `check`, carry it out."""
+    begun: list[Any] = []
+
+    def setup() -> None:
+        ndb.Key(Account, "old").delete()
+        begun.append(Account(id="old").put_async())
+        pushed.add(name="order", request=HttpRequest("/charge"))
+
+    def send(request: PushRequest) -> int:
+        ndb.Key(Account, "other").get()
+        ndb.Key(Account, "old").delete_async() if is_delete else Account(id="new").put_async()
+        return 200
+
+    def check() -> None:
+        ndb.Key(Account, "other").get()
+        found = {account.key.id() for account in Account.query()}
+        assert found == (set() if is_delete else {"old", "new"})
+
+    what = 'task "order" of queue "pushed" (/charge): its handler did not await all that it writes'
+    ndb.get_context().set_cache_policy(lambda key: key.id() != "other")
+    policy = ndb.get_context().get_cache_policy()
+    setup()
+    with pytest.warns(UserWarning, match=re.escape(what)):
+        run(send=send)
+    assert begun[0].done()  # what the test has begun is carried out
+    assert ndb.Key(Account, "old").get() is not None
+    assert ndb.get_context().get_cache_policy() is policy
+    with pytest.warns(UserWarning, match=re.escape(what)), pytest.raises(AssertionError):
+        crash(setup=setup, check=check, send=send)
+
+
+def test_toplevel_awaits_what_a_handler_writes(
+    crash: Run, pushed: Queue, recwarn: pytest.WarningsRecorder
+) -> None:
+    @ndb.toplevel  # type: ignore[untyped-decorator]
+    def send(_: PushRequest) -> int:
+        Account(id="new").put_async()
+        return 200
+
+    def setup() -> None:
+        ndb.Key(Account, "new").delete()
+        pushed.add()
+
+    assert crash(setup=setup, check=lambda: ndb.Key(Account, "new").get(), send=send) > 3
+    assert not recwarn
+
+
+def test_a_tasklet_of_the_test_can_run_tasks(run: Run, pushed: Queue) -> None:
+    """Beside it, what handlers do not await is left."""
+    pushed.add()
+
+    @ndb.toplevel  # type: ignore[untyped-decorator]
+    def flow() -> Any:
+        yield Account(id="old").put_async()
+        begun = ndb.Key(Account, "old").get_async()
+        run(send=lambda _: 200 if Account(id="new").put_async() else 500)
+        raise ndb.Return((yield begun))
+
+    assert flow().key.id() == "old"
 
 
 def test_a_handler_begins_without_a_cache(crash: Run, app: App) -> None:

@@ -365,18 +365,17 @@ def test_what_actors_log_is_shown_where_a_schedule_fails(
     assert capsys.readouterr().err.split() == wrong
 
 
-@pytest.mark.parametrize("reads", ["caplog", "file", "text"])
 def test_check_reads_what_actors_log(
     race: Run,
     queue: Queue,
     add_handler: AddHandler,
     caplog: pytest.LogCaptureFixture,
     tmp_path: Path,
-    reads: str,
 ) -> None:
     """Whichever handler of the test has it: only what is printed is shown later."""
     path, text = tmp_path / "log", StringIO()
-    handlers = logging.FileHandler(path), logging.StreamHandler(text)
+    for handler in (logging.FileHandler(path), logging.StreamHandler(text)):
+        add_handler(handler)
 
     def setup() -> None:
         caplog.clear()
@@ -391,13 +390,10 @@ def test_check_reads_what_actors_log(
             logging.getLogger("shop").exception("sent")
 
     def check() -> None:
-        logs = {"caplog": caplog.text, "file": path.read_text(), "text": text.getvalue()}
-        assert logs[reads].count("sent") == 2
-        assert logs[reads].count("LookupError: no such order") == 2
+        for log in (caplog.text, path.read_text(), text.getvalue()):
+            assert log.count("sent") == log.count("LookupError: no such order") == 2
         assert all(record.exc_info for record in caplog.records)
 
-    for handler in handlers:
-        add_handler(handler)
     assert race(act, copies=2, setup=setup, check=check) > 1
 
 

@@ -169,6 +169,8 @@ class Trial:
         self._footprints = ServiceFootprints()
         self._follow_databases()
         refuse_lazy(self.setup(), "setup")
+        if rpcs:
+            rpcs.finish_calls()
 
     def _follow_databases(self) -> None:
         """Make calls to databases points whose packages are loaded, since the last run too."""

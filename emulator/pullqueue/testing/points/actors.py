@@ -275,11 +275,11 @@ def _noting(send: Callable[..., Any]) -> Callable[..., Any]:
     return noted
 
 
-def _of_living(handle: Callable[..., object]) -> Callable[..., object]:
+def _of_living(handle: Callable[..., Any]) -> Callable[..., Any]:
     """Drop what the dead log, such as where a framework logs each exception with its traceback."""
 
     @wraps(handle)
-    def handle_record(handler: logging.Handler, record: logging.LogRecord) -> object:
+    def handle_record(handler: logging.Handler, record: logging.LogRecord) -> Any:  # noqa: ANN401 - as the method
         actor = _actor.get()
         if actor is not None and actor.has_ended:
             return False
