@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from itertools import count
 
@@ -71,8 +72,10 @@ class FixtureClock(MovableClock):
     def auto_advance(self) -> Iterator[None]:
         """Make `time.sleep` and `asyncio.sleep` advance the clock instead of waiting.
 
-        Only calls of the thread that enters the block do so. Of several coroutines that sleep at
-        the same time, each continues when the clock has reached the end of its sleep.
+        Only calls of the thread that enters the block do so, and of what takes its context to
+        others, such as `asyncio.to_thread` and the test client of Starlette and FastAPI. Of several
+        coroutines that sleep at the same time, each continues when the clock has reached the end of
+        its sleep.
 
         Raises:
             ClockError: time is not frozen.
@@ -127,10 +130,17 @@ def _stored(queue: Queue, name: str) -> Task | None:
 
 
 class _Sleeper:
-    """What the sleeps of one thread do instead of waiting."""
+    """What the sleeps in one block do instead of waiting."""
 
-    def __init__(self, clock: MovableClock, sleep: Callable[[float], object]) -> None:
+    is_over = False
+    """True once the block has ended, while a context that was copied in it is still used."""
+
+    def __init__(
+        self, clock: MovableClock, sleep: Callable[[float], object], outer: _Sleeper | None
+    ) -> None:
         self.sleep = sleep
+        self.outer = outer
+        """That of the block around it."""
         self._clock = clock
         self._sleeps: list[tuple[int, int]] = []
         """The end of each sleep, and its number: only the first of several that end at once counts
@@ -140,44 +150,60 @@ class _Sleeper:
         self._quiet_turns = 0
 
     async def sleep_async(
-        self, seconds: float, yield_once: Callable[[], Awaitable[object]]
+        self, seconds: float, real_sleep: Callable[[float], Awaitable[object]]
     ) -> None:
-        """Return when the clock has reached the end; the sleep that ends first moves it there."""
+        """Return when the clock has reached the end; the sleep that ends first moves it there.
+
+        Where the block ends before that, wait for the rest.
+        """
         end_usec = self._clock.now_usec() + duration_usec(seconds)
         asleep = end_usec, next(self._numbers)
         self._sleeps.append(asleep)
         self._quiet_turns = 0
         try:
-            await yield_once()
+            await real_sleep(0)
             while (now_usec := self._clock.now_usec()) < end_usec:
+                if self.is_over:
+                    await real_sleep((end_usec - now_usec) / USEC_PER_SECOND)
+                    return
                 if min(self._sleeps) == asleep:
                     self._quiet_turns += 1
                     if self._quiet_turns > _QUIET_TURNS:
                         self.sleep((end_usec - now_usec) / USEC_PER_SECOND)
                         continue
-                await yield_once()
+                await real_sleep(0)
         finally:
             self._sleeps.remove(asleep)
             self._quiet_turns = 0
 
 
-_sleepers = threading.local()
-"""`latest` is the one that is in use in a thread."""
+_of_thread = threading.local()
+"""`sleeper` is that of the last block which a thread has entered."""
+_of_context: ContextVar[_Sleeper | None] = ContextVar("sleeper", default=None)
+"""The same of a context, which other threads and event loops can run."""
 
 
 @contextmanager
 def sleeping(clock: MovableClock, sleep: Callable[[float], object]) -> Iterator[None]:
-    """Call `sleep` where this thread calls `time.sleep`, or awaits `asyncio.sleep`."""
+    """Call `sleep` where this thread or context calls `time.sleep`, or awaits `asyncio.sleep`."""
     with _sleep_replaced:
-        before, _sleepers.latest = _sleeper(), _Sleeper(clock, sleep)
+        before = getattr(_of_thread, "sleeper", None), _of_context.get()
+        _of_thread.sleeper = sleeper = _Sleeper(clock, sleep, before[0] or before[1])
+        _of_context.set(sleeper)
         try:
             yield
         finally:
-            _sleepers.latest = before
+            sleeper.is_over = True
+            _of_thread.sleeper = before[0]
+            _of_context.set(before[1])  # the block can end in another context, unlike a token
 
 
-def _sleeper() -> _Sleeper | None:
-    return getattr(_sleepers, "latest", None)
+def _current_sleeper() -> _Sleeper | None:
+    """Return that of the thread, which can run contexts of earlier blocks, or of the context."""
+    sleeper = getattr(_of_thread, "sleeper", None) or _of_context.get()
+    while sleeper is not None and sleeper.is_over:
+        sleeper = sleeper.outer
+    return sleeper
 
 
 def _at_least_a_microsecond(seconds: float) -> float:
@@ -190,7 +216,7 @@ def _sleep_replaced(patches: Patches) -> None:
     real_sleep, real_asyncio_sleep = time.sleep, asyncio.sleep  # noqa: TID251 - to be replaced
 
     def time_sleep(seconds: float, /) -> None:
-        sleeper = _sleeper()
+        sleeper = _current_sleeper()
         caller = sys._getframe(1).f_globals.get("__name__")  # noqa: SLF001 - documented, of CPython
         if sleeper is None or caller in _WAITING_FOR_OTHERS:
             real_sleep(seconds)
@@ -198,10 +224,10 @@ def _sleep_replaced(patches: Patches) -> None:
             sleeper.sleep(_at_least_a_microsecond(seconds))
 
     async def asyncio_sleep(delay: float, result: object = None) -> object:
-        sleeper = _sleeper()
+        sleeper = _current_sleeper()
         if sleeper is None or delay <= 0:
             return await real_asyncio_sleep(delay, result)
-        await sleeper.sleep_async(_at_least_a_microsecond(delay), lambda: real_asyncio_sleep(0))
+        await sleeper.sleep_async(_at_least_a_microsecond(delay), real_asyncio_sleep)
         return result
 
     patches.replace({real_sleep: time_sleep, real_asyncio_sleep: asyncio_sleep})

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 from functools import partial
 from typing import Any
 
@@ -38,7 +39,10 @@ class Renewer:
     def work(self) -> None:
         for task in self.queue.lease_tasks(60, 1):
             stop = threading.Event()
-            thread = threading.Thread(target=self.renew, args=(task, stop), daemon=True)
+            renew: Callable[[], object] = partial(self.renew, task, stop)
+            if self.how == "context":  # as libraries that trace requests do
+                renew = partial(copy_context().run, renew)
+            thread = threading.Thread(target=renew, daemon=True, name="thread renew")
             thread.start()
             time.sleep(90)  # noqa: TID251 - moves the clock
             self.done.append(task.name)
@@ -69,6 +73,7 @@ class Renewer:
         *((how, every) for how in ("event", "stopped") for every in (59, 60)),
         ("joined", 59),
         ("endless", 59),
+        ("context", 59),
     ],
 )
 def test_a_thread_renews_a_lease(race: Run, queue: Queue, how: str, every: float) -> None:
