@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -10,7 +11,9 @@ from queue import Queue as Orders
 from threading import Event, Thread
 from typing import Any
 
+import httpx
 import pytest
+import responses
 from flask import Flask, Response
 
 from pullqueue import Queue
@@ -309,3 +312,40 @@ def test_what_the_app_keeps_in_memory_is_named(
 
     with pytest.warns(UserWarning, match=r"^crash_test: the app changes an_app\.buffer in memory,"):
         crash(setup=setup, send=send)
+
+
+@pytest.mark.parametrize("way", ["by_requests", "by_httpx", "by_async_httpx"])
+def test_requests_that_a_mock_answers_are_named_and_those_of_the_dead_are_not_sent(
+    crash: Run, queue: Queue, mails: Any, load: Callable[[str], Any], way: str
+) -> None:
+    """The retry charges in place of the handler that was killed at its call."""
+    app = load(
+        "import asyncio, httpx, requests\n"
+        "def by_requests(answer): requests.post('http://pay/charge', timeout=9)\n"
+        "def by_httpx(answer):\n"
+        "    httpx.Client(transport=httpx.MockTransport(answer)).post('http://pay/charge')\n"
+        "def by_async_httpx(answer):\n"
+        "    client = httpx.AsyncClient(transport=httpx.MockTransport(answer))\n"
+        "    asyncio.run(client.post('http://pay/charge'))\n"
+        "def handle(mail, charge, answer):\n"
+        "    try: mail()\n"
+        "    finally: charge(answer)\n"
+    )
+    charged: list[object] = []
+
+    def answer(request: object) -> httpx.Response:
+        charged.append(request)
+        return httpx.Response(200)
+
+    def send(_: object) -> int:
+        app.handle(lambda: queue.add("mail"), getattr(app, way), answer)
+        return 200
+
+    with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
+        mock.add_callback("POST", "http://pay/charge", lambda r: (200, {}, str(answer(r))))
+        result = crash(send=send, **mails)
+
+    (named,) = result.unseen
+    assert re.fullmatch(rf"a request to pay \(.*an_app.py:\d+ in {way}\)", named)
+    # By each attempt but the two that were killed, of five runs, four with a retry.
+    assert (result, len(charged)) == (4, 7)

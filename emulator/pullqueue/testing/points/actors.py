@@ -61,6 +61,8 @@ class Actor(Interrupter):
         """What it has sent, so that its task is not retried if it ends after that."""
         self.hides_response = False
         """True if it is not known when it has sent one, but where its request ends."""
+        self.noted = 0
+        """How many calls and connections it has made."""
         self._carrying_out = threading.RLock()
 
     def end(self) -> NoReturn:
@@ -102,6 +104,7 @@ class Actor(Interrupter):
         is_of_web = getattr(call, "service", None) == "urlfetch"
         with nullcontext() if is_of_web else self._carrying_out:
             self.check_alive()
+            self.noted += 1
             token = _inside.set(True)
             try:
                 return call_next()

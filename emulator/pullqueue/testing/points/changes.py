@@ -11,13 +11,14 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from pullqueue.testing.patching import Patches
-from pullqueue.testing.place import calling_place
+from pullqueue.testing.place import calling_place, is_frame_of_app, is_test_module
 from pullqueue.testing.points.actors import Actor, current_actor, is_carried_out
 from pullqueue.testing.points.databases import DATABASES
 from pullqueue.testing.points.databases.calls import note_unseen
@@ -65,16 +66,49 @@ def _see_program(actor: Actor, _: tuple[Any, ...]) -> None:
     note_unseen(f"a subprocess{_at_place()}")
 
 
-def _see_connection(_: Actor, arguments: tuple[Any, ...]) -> None:
+def _see_connection(actor: Actor, arguments: tuple[Any, ...]) -> None:
     """Note a connection to what may have no points; those of databases are judged with these.
 
     The dead can make one: a client that is interrupted there leaves its socket open.
     """
+    actor.noted += 1
     address = arguments[1]
     host, port = address[:2] if isinstance(address, tuple) else (os.fsdecode(address), 0)
     if not _is_of_database():
         name = f"{host}:{port}" if port else host
         note_unseen(f"a connection to {name}{_at_place()}", port)
+
+
+def _requesting(send: Callable[..., Any]) -> Callable[..., Any]:
+    """Prevent a request of the dead, and note one that a mock answers in this process."""
+
+    @wraps(send)
+    def send_noted(client: object, request: object, *args: object, **options: object) -> object:
+        actor = current_actor()
+        if actor is None or is_carried_out() or not _is_made_by_app():
+            return send(client, request, *args, **options)
+        actor.check_alive()
+        noted = actor.noted
+        try:
+            return send(client, request, *args, **options)
+        finally:
+            if actor.noted == noted:
+                url = urlsplit(str(getattr(request, "url", "")))
+                note_unseen(f"a request to {url.netloc}{_at_place()}", url.port or 0)
+
+    return send_noted
+
+
+def _is_made_by_app() -> bool:
+    """Return whether the innermost code that is not of a library is the app's, not the test's."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, of CPython
+    while frame is not None and not is_frame_of_app(frame):
+        frame = frame.f_back
+    return frame is not None and not is_test_module(frame.f_globals.get("__name__", ""))
+
+
+_CLIENTS = (("requests", "Session"), ("httpx", "Client"), ("httpx", "AsyncClient"))
+"""Classes whose `send` all requests pass, whichever part of the package a mock replaces."""
 
 
 def _at_place() -> str:
@@ -139,3 +173,6 @@ def following_changes(patches: Patches) -> None:
     """Notes, in a block, what actors change, and prevents it where they have ended."""
     _install()
     patches.at_end(_temporary.clear)
+    for module, name in _CLIENTS:
+        if module in sys.modules:
+            patches.decorate(getattr(sys.modules[module], name), "send", _requesting)
