@@ -134,6 +134,10 @@ def test_a_task_that_is_never_deleted_is_reported(race: Run, queue: Queue, limit
         race(work, setup=setup, copies=2)
 
 
+def test_time_is_left_out_on_request(race_ledger: Run, ledger: Ledger) -> None:
+    assert race_ledger(ledger.book_first, clock=False) > 10
+
+
 def test_an_actor_that_raises_fails_the_test(race: Run, queue: Queue) -> None:
     """Others are stopped then, and none of their threads is left."""
 
