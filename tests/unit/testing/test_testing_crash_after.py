@@ -287,7 +287,7 @@ def test_a_thread_that_goes_on_is_named(crash: Run, queue: Queue, mails: Any) ->
 
 
 def test_what_the_app_keeps_in_memory_is_named(
-    crash: Run, queue: Queue, pushed: Queue, load: Callable[[str], Any]
+    crash: Run, queue: Queue, pushed: Queue, mails: Any, load: Callable[[str], Any]
 ) -> None:
     """A new instance begins without a buffer; a cache is made once, and the test has its own."""
     app = load(
@@ -312,6 +312,14 @@ def test_what_the_app_keeps_in_memory_is_named(
 
     with pytest.warns(UserWarning, match=r"^crash_test: the app changes an_app\.buffer in memory,"):
         crash(setup=setup, send=send)
+    with pytest.raises(CrashTestError, match=r"^crash_test: 2 of 7 crashes") as caught:
+        crash(setup=setup, send=send, check=mails["check"], restart=app.buffer.clear)
+
+    killed, restarted = caught.value.failures
+    assert killed.crash is Crash.BEFORE
+    assert restarted.title == "instance restarted after response"
+    assert restarted.actor.startswith('attempt 1 of task "one" ')
+    assert restarted.call_number == 0
 
 
 @pytest.mark.parametrize("way", ["by_requests", "by_httpx", "by_async_httpx"])
@@ -349,3 +357,28 @@ def test_requests_that_a_mock_answers_are_named_and_those_of_the_dead_are_not_se
     assert re.fullmatch(rf"a request to pay \(.*an_app.py:\d+ in {way}\)", named)
     # By each attempt but the two that were killed, of five runs, four with a retry.
     assert (result, len(charged)) == (4, 7)
+
+
+def test_a_worker_begins_without_the_memory_of_the_one_that_was_killed(
+    crash: Run, queue: Queue
+) -> None:
+    """Calls of `restart` are not points. It is called once for a crash, not without one."""
+    names, restarts = iter("abcdefgh"), [0]
+    owner = [""]
+
+    def restart() -> None:
+        queue.fetch_statistics()
+        owner[0] = next(names)
+        restarts[0] += 1
+
+    def setup() -> None:
+        owner[0] = "first"
+        queue.add(name="task")
+
+    def work() -> None:
+        for task in queue.lease_tasks(60, 1):
+            queue.delete_tasks(task)
+
+    # Two calls, in three ways; where an answer is lost, nobody was killed.
+    assert crash(work, setup=setup, restart=restart) == 6
+    assert restarts == [4]

@@ -39,6 +39,7 @@ def crash_test(
     queues: Iterable[Queue | str] | None = None,
     services: bool = True,
     errors: bool = False,
+    restart: Callable[[], object] | None = None,
     unseen: arguments.Severity = "error",
     undeleted: arguments.Severity = "warn",
     max_calls: int = 1000,
@@ -72,7 +73,9 @@ def crash_test(
 
     A pull task that is exhausted in the run without a crash, since the worker has not deleted it,
     leads to a warning, or an error, or neither (`undeleted`). A warning names the globals of the
-    app's modules that it changes: whoever takes over has them, as a new instance has not.
+    app's modules that it changes: whoever takes over has them, as a new instance has not. With
+    `restart`, a function that resets them, it is called in place of the warning: after each kill,
+    and, as a crash of its own, after each attempt that has ended.
 
     Return the number of crashes, with whether these are all, and whose calls were seen. Calls of
     whoever was killed have no effect, so what it does while it ends (`finally`), or in threads,
@@ -114,16 +117,17 @@ def crash_test(
         make_driver=partial(Driver, emulator, sender, selected, max_calls=max_calls),
         queues=selected,
         errors=errors,
+        restart=restart,
         memory=Memory([each for each in (worker, setup, send) if each], check),
     )
     failures = trial.failures(modes, services=services)
     if failures:
         raise CrashTestError(failures, trial.crashes) from failures[0].error
-    if kept := trial.memory.changed_globals:
+    if restart is None and (kept := trial.memory.changed_globals):
         warnings.warn(
             f"crash_test: the app changes {', '.join(kept)} in memory, which whoever takes over "
-            "after a crash has here, and a new instance has not, so that is not tried; where it is "
-            "a fake of a database, keep it in the test",
+            "after a crash has here, and a new instance has not, so that is not tried: pass "
+            "restart=, a function that resets it; keep a fake of a database in the test",
             stacklevel=2,
         )
     trial.undeleted.report("crash_test, without a crash", 'undeleted="ignore"', undeleted)
@@ -148,6 +152,8 @@ class _CrashTrial(Trial):
     queues: arguments.SelectQueues
     errors: bool
     """Calls fail as well."""
+    restart: Callable[[], object] | None
+    """Resets what the app keeps in memory, as the start of a new instance does."""
     memory: Memory
     """Compared in the run of the first crash: what is made once, and kept, is there by then."""
     crashes: int = 0
@@ -189,7 +195,7 @@ class _CrashTrial(Trial):
         self._check_tasks(modes)
         self.memory.begin()
         self.undeleted = Undeleted(self.emulator, self.queues)
-        injector = CrashInjector(CrashPlan(None, 0))
+        injector = CrashInjector(CrashPlan(None, 0), restart=self.restart)
         self._run(injector, errors="raise")
         self.undeleted.look()
         self.hides_responses = any(each.hides_response for each in injector.attempts)
@@ -206,7 +212,7 @@ class _CrashTrial(Trial):
     def crash(self, plan: CrashPlan) -> CrashFailure | None:
         """Run with a crash, and return what is wrong after it, if anything."""
         self.begin()
-        injector = CrashInjector(plan)
+        injector = CrashInjector(plan, restart=self.restart and self._restart)
         if not self.crashes:
             self.memory.begin()
             injector.look = self.memory.has_changed
@@ -245,6 +251,13 @@ class _CrashTrial(Trial):
             if injector.plan.crash not in CALLER_GETS_ERROR or injector.crashed != injector.worker:
                 raise
 
+    def _restart(self) -> None:
+        running, self.running = self.running, None
+        try:
+            arguments.refuse_lazy(self.restart and self.restart(), "restart")
+        finally:
+            self.running = running
+
     @bypass_interceptors()
     def _check_tasks(self, modes: tuple[QueueMode, ...]) -> None:
         full = [queue for queue in self.emulator.queues if queue.fetch_statistics().tasks]
@@ -278,8 +291,7 @@ class _CrashTrial(Trial):
                 raise
         finally:
             self.running = None
-        if injector.crashed is not None and injector.crashed.has_ended:
-            injector.drop_dead()
+        injector.end_instance()
 
 
 @contextmanager

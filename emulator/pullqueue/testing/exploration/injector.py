@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 CALLER_GETS_ERROR = (Crash.ANSWER_LOST, Crash.ERROR)
 """The crashes of which the caller gets an error."""
+OF_ATTEMPTS = (Crash.RESPONSE_LOST, Crash.RESTARTED)
+"""Those that are not at a call, but at the end of an attempt."""
 
 
 class CrashPlan(NamedTuple):
@@ -31,7 +33,7 @@ class CrashPlan(NamedTuple):
 
     crash: Crash | None
     number: int
-    """Which point, or which attempt if its response is lost, of the run; the first is 1."""
+    """Which point of the run, or which attempt if the crash is at its end; the first is 1."""
 
 
 @dataclass(eq=False)
@@ -51,6 +53,8 @@ class CrashInjector:
     before and after the crash: it is noise unless that fails."""
     last_error: Exception | None = None
     """The exception of the last handler; None: it has raised none."""
+    restart: Callable[[], object] | None = None
+    """Resets what is in memory, as the start of a new instance does."""
     look: Callable[[str], object] = lambda _: None
     """Called at the end of each attempt, with its URL."""
 
@@ -81,9 +85,21 @@ class CrashInjector:
             is_write = isinstance(point.call, DatabaseCall) and bool(point.footprint.writes)
             if errors and (point.is_of_queue or is_of_service or is_write):
                 yield CrashPlan(Crash.ERROR, number)
-        yield from (CrashPlan(Crash.RESPONSE_LOST, n) for n in range(1, len(self.attempts) + 1))
+        for crash in OF_ATTEMPTS if self.restart else OF_ATTEMPTS[:1]:
+            yield from (CrashPlan(crash, n) for n in range(1, len(self.attempts) + 1))
 
-    def drop_dead(self) -> None:
+    def end_instance(self) -> None:
+        """Drop what is left of whoever was killed, if anybody was, and begin without its memory."""
+        if self.crashed is not None and self.crashed.has_ended:
+            self._drop_dead()
+            self._restart()
+
+    def _restart(self) -> None:
+        if self.restart is not None:
+            self.restart()
+            self.restart = None  # once
+
+    def _drop_dead(self) -> None:
         """Drop what is left of whoever was killed, while its calls have no effect.
 
         Generators that were not exhausted are closed by that, which runs their `finally`.
@@ -102,7 +118,7 @@ class CrashInjector:
         return CrashFailure(
             crash=crash,
             actor=hit.name,
-            call_number=0 if crash is Crash.RESPONSE_LOST else len(calls),
+            call_number=0 if crash in OF_ATTEMPTS else len(calls),
             calls=calls,
             error=error,
             state=state,
@@ -142,7 +158,7 @@ class CrashInjector:
             if self.crashed is not None:
                 return False
             self.points.append(point)
-            if self.plan.crash is Crash.RESPONSE_LOST or len(self.points) != self.plan.number:
+            if self.plan.crash in OF_ATTEMPTS or len(self.points) != self.plan.number:
                 return False
             self.crashed = point.actor
             return True
@@ -166,16 +182,9 @@ class CrashInjector:
                     raise
             finally:
                 self.current = before
-            if response is not None and not handler.has_ended:
-                handler.response = handler.response or response
-                if not await_threads(handler):
-                    note_unseen("a thread that goes on after the response")
-            if handler.has_ended:
-                response = handler.response  # an app that catches everything may have sent another
-                self.drop_dead()
-            elif self.plan.crash and handler.response and response and response.error:
-                # What it raises after its response does not lead to a retry.
-                response = handler.response._replace(error=response.error)
+            response = self._end_attempt(handler, response)
+        if self.crashed is handler:
+            self.end_instance()
         self.look(request.url)
         self.last_error = None if response is None else response.error
         if response is None:
@@ -183,6 +192,22 @@ class CrashInjector:
         if self.plan == (Crash.RESPONSE_LOST, len(self.attempts)):
             self.crashed = handler
             return PushResponse(None, reason="the response was lost", error=response.error)
+        if self.plan == (Crash.RESTARTED, len(self.attempts)):
+            self.crashed = handler
+            self._restart()
+        return response
+
+    def _end_attempt(self, handler: Actor, response: PushResponse | None) -> PushResponse | None:
+        """Return what the handler has sent, when its threads have ended, too."""
+        if response is not None and not handler.has_ended:
+            handler.response = handler.response or response
+            if not await_threads(handler):
+                note_unseen("a thread that goes on after the response")
+        if handler.has_ended:
+            return handler.response  # an app that catches everything may have sent another
+        if self.plan.crash and handler.response and response and response.error:
+            # What it raises after its response does not lead to a retry.
+            return handler.response._replace(error=response.error)
         return response
 
     def _refuse(self) -> None:

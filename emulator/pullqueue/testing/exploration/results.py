@@ -123,6 +123,8 @@ class Crash(Enum):
     """The call is not carried out, and the caller gets an error, and may go on."""
     RESPONSE_LOST = "response lost"
     """A handler has returned, but its response is lost, so that its task is retried."""
+    RESTARTED = "instance restarted after response"
+    """A handler has returned, and its instance ends, with what it has in memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
