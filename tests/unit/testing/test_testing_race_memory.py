@@ -179,6 +179,24 @@ CELLS_OF_FLASK = {
     "extensions": ("app.extensions['mine']['n']", "app.extensions['mine'].__setitem__('n', v)"),
 }
 
+NUMPY = """
+import numpy
+
+objects = numpy.array([{"n": 0}, None], dtype=object)
+table = numpy.full((2, 2), [None], dtype=object)
+table[1, 1] = {"n": 0}
+records = numpy.zeros(1, dtype=[("id", int), ("kept", object)])
+records[0]["kept"] = {"n": 0}
+numbers = numpy.zeros(2)
+"""
+CELLS_OF_NUMPY = {
+    "an array of objects": ("objects[0]['n']", "objects[0].__setitem__('n', v)"),
+    "an object of an array": ("objects[1] or 0", "objects.__setitem__(1, v)"),
+    "a table of objects": ("table[1, 1]['n']", "table[1, 1].__setitem__('n', v)"),
+    "records": ("records[0]['kept']['n']", "records[0]['kept'].__setitem__('n', v)"),
+    "numbers": ("numbers[0]", "numbers.__setitem__(0, v)"),
+}
+
 
 def _evaluate(app: Any, source: str) -> Any:
     return eval(source, vars(app))  # noqa: S307 - of this module
@@ -244,6 +262,16 @@ def test_an_update_of_it_can_be_lost(
         except RaceTestError as error:
             assert "check returned False" in str(error), name
     assert green == []
+
+
+def test_an_update_of_an_array_can_be_lost(race: Run, queue: Queue, load: Load) -> None:
+    """A buffer of objects has only their addresses, which numpy does not tell the collector."""
+    pytest.importorskip("numpy")
+    app = load(NUMPY)
+    for read, write in CELLS_OF_NUMPY.values():
+        with pytest.raises(RaceTestError, match="check returned False"):
+            _race(race, queue, app, f"int({read})", write)
+    assert _race_reads(race, queue, app, "[objects, table, records, numbers]") == (2, ())
 
 
 def test_what_is_only_read_does_not_count(race: Run, queue: Queue, load: Load) -> None:

@@ -173,7 +173,8 @@ def _kind(kind: type) -> Kind:
     find_state = _STATES.get(base, None if is_known else _state)
     find_names, list_others = _names(kind, base), None
     if (base is not object and not is_constant) or find_names is _of_proxy:
-        list_others = _OTHERS.get(base, gc.get_referents)
+        is_array = hasattr(base, "__array_interface__")
+        list_others = _of_array if is_array else _OTHERS.get(base, gc.get_referents)
     if kind is dict:
         find_names, list_others = (lambda thing: thing), None
     elif issubclass(kind, dict):
@@ -271,6 +272,13 @@ def _of_cache(cached: Any) -> Sequence[object]:
     """Return results that are cached; in which order they were used matters to a full cache."""
     info, found = cached.cache_info(), gc.get_referents(cached)
     return found if info.currsize == info.maxsize else sorted(found, key=id)
+
+
+def _of_array(array: Any) -> Sequence[object]:
+    """Return the objects of an array of numpy, which does not tell the collector of them."""
+    if array.dtype.names:
+        return [each for name in array.dtype.names for each in _of_array(array[name])]
+    return [*array.flat] if array.dtype.hasobject else ()
 
 
 _Cached = type(functools.cache(len))
