@@ -9,6 +9,8 @@ from typing import TypeGuard
 SECONDS_PER_UNIT = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 """The units of time spans and rates, by their first letters, the largest first."""
 
+_THOUSAND_YEARS = 365_250 * 86_400
+
 
 _PART = r"""[^\x00- @<>(),;:"\\\x7f-\U0010ffff]+"""
 is_email = re.compile(rf"(?!.{{255}}){_PART}@{_PART}\.{_PART}").fullmatch
@@ -77,14 +79,16 @@ def describe_os_error(error: BaseException) -> str:
 
 
 def decimal(number: float) -> str:
-    """Return a number without an exponent and without zeros at its end."""
-    return f"{number:.9f}".rstrip("0").rstrip(".")
+    """Return a number without zeros at its end, and without an exponent from 1e-9 on."""
+    return f"{number:g}" if 0 < number < 1e-9 else f"{number:.9f}".rstrip("0").rstrip(".")
 
 
 def format_span(seconds: float) -> str:
     """Return a time span in its two largest units, such as `2 h 5 min`."""
     if 0 < seconds < 1:
         return "< 1 s"
+    if seconds > _THOUSAND_YEARS:
+        return "> 1,000 years"
     rest, parts = int(seconds), []
     for unit, size in SECONDS_PER_UNIT.items():
         count, rest = divmod(rest, size)

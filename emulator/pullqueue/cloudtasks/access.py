@@ -20,6 +20,7 @@ from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid_field
 from pullqueue.cloudtasks.messages import Message
+from pullqueue.cloudtasks.methods import find_methods
 from pullqueue.config.model import AclEntry, IamBinding, QueueConfig, QueueSettings
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
@@ -50,6 +51,14 @@ _ROLES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The permissions that each role grants, as patterns (Google's page on access control)."""
+_PERMISSIONS: Final = frozenset(
+    f"{_PREFIX}{name}"
+    for name in (
+        *("queues.create", "queues.list", "tasks.fullView"),
+        *(method.permission for method in find_methods("v2beta2")),
+    )
+)
+"""Those of queues and tasks that there are."""
 _ENQUEUE_ROLE: Final = _ACL_ROLES[Right.INSERT]
 _CONDITIONS_VERSION: Final = 3
 """That of a policy which has conditions."""
@@ -202,11 +211,19 @@ def _log_what_is_not_enforced(queue: str, bindings: Iterable[IamBinding]) -> Non
 
 
 def test_iam_permissions(call: Call) -> Message:
-    """TestIamPermissions: which of some permissions the caller has."""
+    """TestIamPermissions: which of some permissions the caller has; unknown ones it has not."""
+    asked = call.request.permissions
+    if wildcard := next((each for each in asked if "*" in each), None):
+        raise invalid_field(
+            "permissions",
+            f"have {quoted(wildcard)}: name each one, such as cloudtasks.tasks.create, since "
+            "wildcards are not allowed",
+        )
     held = [
         permission
-        for permission in call.request.permissions
-        if _is_permitted(call.queue, call.caller, permission.removeprefix(_PREFIX))
+        for permission in asked
+        if permission in _PERMISSIONS
+        and _is_permitted(call.queue, call.caller, permission.removeprefix(_PREFIX))
     ]
     return call.message("TestIamPermissionsResponse", permissions=held)
 

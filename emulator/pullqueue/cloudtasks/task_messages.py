@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from google.rpc import code_pb2
 
-from pullqueue.address import split_url
+from pullqueue.address import split_url, why_not_callable
 from pullqueue.api.errors import LOCALE
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec
 from pullqueue.cloudtasks import messages, texts
@@ -240,6 +240,9 @@ def _http_request(call: Call, task: Message) -> tuple[bytes, HttpRequest]:
             texts.URL_SCHEME if url else texts.URL_MISSING,
             advice=f"{field}.url {problem}: use an http:// or https:// URL",
         )
+    if url != message.url and (why := why_not_callable(url)):
+        advice = "write a host in ASCII, such as xn--bcher-kva.example"
+        raise invalid_field(f"{field}.url", f'is "{message.url:.200}": {why}; {advice}')
     method = _method(message, message.body, _HTTP_BODY_METHODS, f"{field}.body")
     size = sum(len(name.encode()) + len(text.encode()) for name, text in message.headers.items())
     if size >= limits.http_headers_bytes:

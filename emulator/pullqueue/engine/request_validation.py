@@ -76,9 +76,13 @@ def _check_url(url: object, limits: Limits, *, absolute_urls: bool) -> None:
     if not _is_path(url) and not (absolute_urls and _is_absolute(url)):
         rule = "it must begin with one /"
         if absolute_urls:
-            rule += " or http:// or https:// with a host"
+            is_of_web = url.lower().startswith(("http:", "https:"))
+            rule = "it has no host" if is_of_web else f"{rule} or http:// or https://"
         elif _is_absolute(url):
-            rule += "; tasks with HTTP targets can only be created through the Cloud Tasks API"
+            rule += (
+                "; tasks with HTTP targets can only be created through the Cloud Tasks API: call "
+                "create_task of its client, or pass the path alone, as for an App Engine target"
+            )
         raise InvalidTaskError(f"url is {quoted(url)}: {rule}")
     if _is_absolute(url) and (problem := why_not_callable(url)) is not None:
         raise InvalidTaskError(f"url is {quoted(url)}: {problem}")

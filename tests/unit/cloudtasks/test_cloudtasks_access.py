@@ -421,6 +421,10 @@ class TestPolicies:
         held = call("TestIamPermissions", resource=CLOSED, permissions=asked)
 
         assert held == {"permissions": asked}
+        unknown = ["cloudtasks.tasks.creat", "tasks.lease", "storage.objects.get"]
+        assert call("TestIamPermissions", resource=CLOSED, permissions=unknown) == {}
+        with refused("INVALID_ARGUMENT", r'permissions have "cloudtasks.\*": name each one'):
+            call("TestIamPermissions", resource=CLOSED, permissions=[*asked, "cloudtasks.*"])
         assert call("GetIamPolicy", resource=CLOSED) == {"etag": NO_POLICY}
         assert len(call("GetIamPolicy", resource=PULL)["bindings"]) == 2
 

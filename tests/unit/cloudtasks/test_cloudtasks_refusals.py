@@ -114,6 +114,11 @@ refuse(
             (http("ftp://example.com"), "use an http:// or https:// URL"),
             (http("http://localhost:80:80"), "its port must be 1 to 65535"),
             (http("http://a..b/x"), "its host is not valid"),
+            (
+                http("https://bücher.example/ü"),
+                rf'{HTTP}.url is "https://bücher.example/ü": its host is not valid; write a host',
+            ),
+            (http("http://"), r'url is "http://": it has no host'),
             (http(headers={"X-A": "b" * 81_917}), f"{HTTP}.headers have 81920 bytes: they must"),
             (http(oidcToken={}), f"{HTTP}.oidc_token.service_account_email is missing"),
             (

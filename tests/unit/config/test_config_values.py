@@ -9,6 +9,7 @@ import pytest
 from tables import each_row
 
 from pullqueue.config.document import Scalar, describe
+from pullqueue.config.model import Rate
 from pullqueue.config.shape import validator
 from pullqueue.config.tree import assign_type
 from pullqueue.config.values import (
@@ -31,6 +32,12 @@ def scalar(text: str, *, quoted: bool = False, tag: str | None = None) -> Scalar
     made = Scalar(start=0, end=len(text), text=text, style='"' if quoted else "")
     assign_type(made, tag=tag, plain=not quoted)
     return made
+
+
+def test_a_rate_of_nearly_nothing_is_shown_as_such() -> None:
+    counts = 0, 1e-300, 9e-10, 1e-9, 0.5, 500
+    shown = ["0/s", "1e-300/s", "9e-10/s", "0.000000001/s", "0.5/s", "500/s"]
+    assert [str(Rate(count=count)) for count in counts] == shown
 
 
 def _per_second(text: str) -> float | None:

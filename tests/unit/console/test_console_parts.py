@@ -81,7 +81,8 @@ def test_colours_have_enough_contrast(theme: str) -> None:
 
 def test_spans_and_times_have_at_most_two_units() -> None:
     """And words for what is past, present and to come."""
-    assert [span(value) for value in (None, 0, 0.2, 59, 60, 3725, 90000, 86_400 * 9)] == [
+    spans = [None, 0, 0.2, 59, 60, 3725, 90000, 86_400 * 9, 31_557_600_000, 31_557_600_001, 1e300]
+    assert [*map(span, spans)] == [
         "–",  # noqa: RUF001 - the dash is meant
         "0 s",
         "< 1 s",
@@ -90,6 +91,8 @@ def test_spans_and_times_have_at_most_two_units() -> None:
         "1 h 2 min",
         "1 d 1 h",
         "9 d",
+        "365250 d",
+        *["> 1,000 years"] * 2,
     ]
     one, other = "2026-01-01T00:00:00+00:00", "2026-01-01T00:01:30.250000+00:00"
     assert instant(one) == "2026-01-01 00:00:00"
