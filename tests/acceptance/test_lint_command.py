@@ -332,6 +332,8 @@ def test_annotations_name_files_from_the_root_of_the_repository(
         return file_in(run(path, "--format", output_format).stdout, output_format)
 
     assert annotated(".") == "app/queue.yaml"
+    monkeypatch.setenv(VARIABLES[output_format], str(folder / "other"))
+    assert annotated(".") == "app/queue.yaml"
     monkeypatch.setenv(VARIABLES[output_format], str(folder))
     assert annotated(".") == annotated(str(folder)) == annotated("app/queue.yaml")
     assert annotated(".") == "svc/app/queue.yaml"

@@ -415,6 +415,10 @@ def test_a_search_leaves_out_files_that_have_no_key_of_the_format(folder: Path, 
     looks = "it looks like a file of another program"
     assert done.stderr.splitlines()[0] == f'pullqueue: skipped "ci/queue.yaml": {looks}'
     assert found("ci/queue.yaml") == [("ci/queue.yaml", "other-program")]
-    for ours in ("resume_paused_queues: true\n", "queeu:\n- name: a\n"):
+    for ours, rule in (
+        ("resume_paused_queues: true\n", "unknown-key"),
+        ("queeu:\n- name: a\n", "unknown-key"),
+        ("queue: [", "yaml-syntax"),
+    ):
         write("ci/queue.yaml", text + ours)
-        assert "unknown-key" in {rule for _, rule in found()}
+        assert rule in {each for _, each in found()}

@@ -115,13 +115,13 @@ def _convert(value: object, kind: Any, name: str) -> object:  # noqa: ANN401 - a
     """Return a value of TOML as a field has it; an error names the entry of a table."""
     import msgspec  # noqa: PLC0415 - most runs need none
 
+    origin = get_origin(kind)
+    if origin is Mapping and isinstance(value, dict):
+        each_kind = get_args(kind)[1]
+        return {key: _convert(each, each_kind, f"{name}.{key}") for key, each in value.items()}
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        origin = get_origin(kind)
-        if origin is Mapping and isinstance(value, dict):
-            for key, each in value.items():
-                _convert(each, get_args(kind)[1], f"{name}.{key}")
         parts = [*leaves(kind)]
         words = ", ".join(part for part in parts if isinstance(part, str))
         allowed = _ALLOWED.get(origin) or words or _ALLOWED[parts[0]]

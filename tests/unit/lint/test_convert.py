@@ -317,6 +317,10 @@ queue:
   mode: pull
   acl:
   - user_email: a@example.com
+- name: plain
+  rate: 5/s
+  bucket_size: 0
+  acl: []
 """
 
 
@@ -340,7 +344,7 @@ def test_what_is_not_carried_over_is_reported_by_its_line(tmp_path: Path) -> Non
     done = run_pullqueue("convert", "--to", "json", str(path))
 
     assert done.exit_code == 1
-    assert [*queues_in(done.stdout)] == ["mail"]
+    assert [*queues_in(done.stdout)] == ["mail", "plain"]
     lines = [line.removeprefix(f"{path}:") for line in done.stderr.splitlines()]
     assert lines == [
         f"1:1: `total_storage_limit` is {LOST['total_storage_limit'][0]}",
@@ -350,11 +354,14 @@ def test_what_is_not_carried_over_is_reported_by_its_line(tmp_path: Path) -> Non
         "9:5: note: `max_doublings` is 0, which is deployed as 16",
         f'11:3: queue "jobs" is {LOST["mode"][0]}',
         f"12:3: `acl` is {LOST['acl'][0]}",
+        "16:3: note: `bucket_size` is 0, which is deployed as 5",
+        "17:3: note: `acl` has no effect on a push queue: left out",
     ]
 
 
 def test_a_file_that_loses_nothing_is_converted_with_status_0(tmp_path: Path) -> None:
-    write(tmp_path / "queue.yaml", QUEUE_YAML)
+    text = f"{QUEUE_YAML}resume_paused_queues: false\n"
+    write(tmp_path / "queue.yaml", text)
     for to in WRITERS:
         done = run_pullqueue("convert", "--to", to, str(tmp_path / "queue.yaml"))
         assert done.exit_code == 0
@@ -363,7 +370,7 @@ def test_a_file_that_loses_nothing_is_converted_with_status_0(tmp_path: Path) ->
             "paused instead; set a rate before you resume it\n"
         )
         assert len(done.stderr.splitlines()) == 1
-        assert done.stdout == converted(QUEUE_YAML, to, Place())
+        assert done.stdout == converted(text, to, Place())
 
 
 @each_row(

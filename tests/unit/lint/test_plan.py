@@ -311,9 +311,11 @@ def test_a_changed_mode_ends_the_command_with_status_1(folder: Path) -> None:
 @pytest.mark.parametrize("output_format", ["github", "gitlab"])
 def test_a_comment_is_a_table_with_the_queues_that_change(folder: Path, output_format: str) -> None:
     write("queue.yaml", f"{PLAIN}- name: jobs\n  mode: pull\n- name: same\n  rate: 5/s\n")
-    jobs, same = ({**MAIL, "name": f"{PARENT}/{name}"} for name in ("jobs", "same"))
+    jobs, same, default = (
+        {**MAIL, "name": f"{PARENT}/{name}"} for name in ("jobs", "same", "default")
+    )
     paused = {**MAIL, "state": "PAUSED"}
-    write("queues.json", json.dumps([paused, jobs, same]))
+    write("queues.json", json.dumps([paused, jobs, same, default]))
     done = run_pullqueue("plan", "--deployed", "queues.json", "--format", output_format)
     lines = done.stdout.splitlines()
 
@@ -321,7 +323,11 @@ def test_a_comment_is_a_table_with_the_queues_that_change(folder: Path, output_f
     assert "| `>` | `mail` | resumed |  |" in lines
     assert "A queue has another mode: adds to it fail." in done.stdout
     assert not any("`same`" in line for line in lines)
-    assert lines[-1] == "**Plan**: 1 to resume, 1 with another mode, 1 unchanged."
+    assert lines[-3:] == [
+        "- `default`: the file does not name it: default stays as it is",
+        "",
+        "**Plan**: 1 to resume, 1 with another mode, 2 unchanged.",
+    ]
 
 
 @each_row(
