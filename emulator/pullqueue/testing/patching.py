@@ -148,9 +148,8 @@ def _usual() -> Iterator[int]:
         yield from (id(found[name]) for name in names if name in found)
 
 
-_OTHERS_OF_RANDOM = {"Random", "SystemRandom", "getstate", "seed", "setstate"}
-DRAWING = tuple(name for name in random.__all__ if name not in _OTHERS_OF_RANDOM)
-"""The functions of `random` that return random numbers."""
+DRAWING = tuple(name for name in random.__all__ if name not in ("Random", "SystemRandom"))
+"""The functions of `random`."""
 _REPLACED = {
     "asyncio": ("sleep",),
     "random": DRAWING,

@@ -25,6 +25,7 @@ from pullqueue.testing.exploration.handlers import Refusal
 from pullqueue.testing.exploration.locks import InstanceLock, raced_locks
 from pullqueue.testing.exploration.memory import Memory
 from pullqueue.testing.exploration.progress import Stopwatch
+from pullqueue.testing.exploration.random_numbers import own_random_numbers
 from pullqueue.testing.exploration.results import RaceFailure, RaceResult, RaceTestError
 from pullqueue.testing.exploration.schedule import Schedule
 from pullqueue.testing.exploration.search import SEQUENCES, Outcome, Plan, Search
@@ -32,7 +33,6 @@ from pullqueue.testing.exploration.steps import REPLAY_DIFFERS, format_replay, p
 from pullqueue.testing.exploration.threads import following_threads
 from pullqueue.testing.place import note_apps
 from pullqueue.testing.points import Trial
-from pullqueue.testing.random_numbers import following_draws
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.testing.undeleted import Undeleted
 from pullqueue.text import counted, quoted
@@ -161,7 +161,7 @@ def race_test(
         environ_restored(),
         following_threads,
         race.observing(services=services),
-        following_draws,
+        own_random_numbers,
         raced_locks(race.memory, instances=instances) as race.locks,
     ):
         if planned is not None:
@@ -267,12 +267,12 @@ class _Race(Trial):
         )
 
     def _run(self, plan: list[int], sequence: int, *, is_replay: bool = False) -> Schedule:
-        self.begin(sequence)
+        self.begin()
         if self.count == 1:
             self.undeleted = Undeleted(self.emulator, lambda: self.emulator.queues)
         self.memory.begin()
         schedule = self.make_schedule(
-            plan=plan, is_replay=is_replay, memory=self.memory, numbers=self.numbers
+            plan=plan, is_replay=is_replay, memory=self.memory, sequence=sequence
         )
         self.running = schedule
         try:
@@ -321,7 +321,7 @@ class _Race(Trial):
         failure = RaceFailure(
             number=self.count,
             schedule=tuple(map(str, schedule.steps)),
-            replay=format_replay((each.chosen for each in schedule.choices), self.numbers.sequence),
+            replay=format_replay((each.chosen for each in schedule.choices), schedule.sequence),
             error=error,
             state=describe(self.emulator) + hint,
             is_sequential=schedule.is_sequential,

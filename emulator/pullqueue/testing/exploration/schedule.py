@@ -39,7 +39,6 @@ from pullqueue.testing.points.actors import Lock, current_actor
 from pullqueue.testing.points.databases import release
 from pullqueue.testing.points.databases.calls import DatabaseCall
 from pullqueue.testing.points.footprint import CHANGED, TIME_MOVES, Footprint
-from pullqueue.testing.random_numbers import RandomNumbers
 from pullqueue.testing.sender import Sender
 from pullqueue.text import shorten
 
@@ -67,7 +66,8 @@ class Schedule:
     moves_time: bool
     max_calls: int
     memory: Memory
-    numbers: RandomNumbers
+    sequence: int
+    """Which random numbers are drawn."""
     restarts: bool
     """A function that raises is started again, when its leases have expired."""
     choices: list[Choice] = field(default_factory=list)
@@ -187,7 +187,6 @@ class Schedule:
         gate.acquire()
         if self._ended.is_set() or actor.has_ended:
             actor.end()
-        self.numbers.pass_to(actor.name)
         actor.calls += 1
         if actor.calls > self.max_calls:
             self._end(
@@ -200,7 +199,6 @@ class Schedule:
 
     def _work(self, actor: RacingActor) -> None:
         """Do the work of an actor, in a thread of its own."""
-        self.numbers.pass_to(actor.name)
         try:
             with actor.acting(), sleeping(self.clock, partial(self.sleep, actor)):
                 result = self._work_once(actor)

@@ -8,7 +8,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
+from random import Random
 from typing import NamedTuple, Protocol
 
 from pullqueue.clock import MovableClock, duration_usec
@@ -177,6 +179,7 @@ class Turns(Protocol):
     current: RacingActor | None
     held: list[Callable[[], None]]
     is_replay: bool
+    sequence: int
 
     def note(self, footprint: Footprint) -> None:
         """Note what the current turn reads and writes beside its call."""
@@ -274,6 +277,17 @@ class RacingActor(Actor):
         """Note what it reads and writes beside its calls."""
         if self.schedule is not None and self.schedule.current is self.here:
             self.schedule.note(footprint)
+
+    @cached_property
+    def random(self) -> Random:
+        """What its code draws random numbers from."""
+        sequence = self.schedule.sequence if self.schedule else 0
+        return Random(f"{sequence} {self.name}")  # noqa: S311 - repeatable
+
+    @property
+    def draws(self) -> bool:
+        """True if its code has drawn random numbers."""
+        return "random" in vars(self)
 
     @property
     def here(self) -> RacingActor:

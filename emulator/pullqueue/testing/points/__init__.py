@@ -34,7 +34,6 @@ from pullqueue.testing.points.databases.calls import DatabaseCall, passed_to
 from pullqueue.testing.points.footprint import EVERYTHING, Footprint, footprint_of_queue_call
 from pullqueue.testing.points.responses import following_responses
 from pullqueue.testing.points.services import ServiceFootprints
-from pullqueue.testing.random_numbers import RandomNumbers
 from pullqueue.testing.record import records_of
 from pullqueue.text import shorten
 
@@ -108,8 +107,6 @@ class Trial:
     """Whose calls by actors were points: services, databases, `queues` and `point()`."""
     _others: dict[str, int] = field(default_factory=dict)
     """What actors used that has no points, with the port of a connection."""
-    numbers: RandomNumbers = field(init=False, repr=False)
-    """What is drawn in the current run."""
     _start_usec: int = 0
     """The time at which each run begins."""
     _footprints: ServiceFootprints = field(default_factory=ServiceFootprints)
@@ -153,12 +150,9 @@ class Trial:
             emulator.names = names
             random.setstate(drawn)
 
-    def begin(self, sequence: int = 0) -> None:
-        """Make the state with which each run begins, at the time at which `observing` began.
-
-        `sequence` selects the random numbers that are drawn in it.
-        """
-        self.numbers = RandomNumbers(sequence)
+    def begin(self) -> None:
+        """Make the state with which each run begins, at the time at which `observing` began."""
+        random.seed(0)
         movable_clock(self.emulator).return_to_usec(self._start_usec)
         self.emulator.reset()
         for record in records_of(self.emulator):

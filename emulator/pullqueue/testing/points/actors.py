@@ -51,8 +51,6 @@ class Actor(Interrupter):
         self.name = name
         self.has_ended = False
         """True once it was ended, after which none of its calls is carried out."""
-        self.draws = False
-        """True if its code has drawn random numbers."""
         self.thread_id = 0
         """Of the last thread that has begun to act for it."""
         self.held: list[Callable[[], None]] | None = None
