@@ -357,6 +357,24 @@ def test_an_exception_of_a_handler_is_a_retry_after_a_crash(
         crash(setup=pushed.add, send=send)
 
 
+def test_a_worker_and_an_app_are_crashed_in_one_count(
+    crash: Run, queue: Queue, pushed: Queue
+) -> None:
+    def work() -> None:
+        for task in queue.lease_tasks(60, 1):
+            with suppress(NameInUseError):
+                pushed.add(name="next")
+            queue.delete_tasks(task)
+
+    def send(_: PushRequest) -> int:
+        queue.fetch_statistics()
+        return 200
+
+    crashes = crash(work, setup=queue.add, send=send)
+
+    assert crashes == 3 * 4 + 1
+
+
 def test_only_the_named_queues_are_emptied(
     crash: Run, emulator: Emulator, queue: Queue, limited: Queue, pushed: Queue
 ) -> None:
