@@ -73,7 +73,6 @@ def interface(
 
 @pytest.fixture
 def push(interface: Interface) -> PushInterface:
-    """Return each interface that has push queues."""
     assert isinstance(interface, PushInterface)
     return interface
 

@@ -64,7 +64,6 @@ def edge(limit: int, *, most: int | None = None, unit: int = 1) -> Callable[[Per
 
 
 def accepts(call: Callable[[], object]) -> bool:
-    """Return whether a call is accepted."""
     try:
         call()
     except (PullQueueError, ApiRefused):

@@ -78,7 +78,6 @@ MODULES = {
 
 @cache
 def tree_of(path: Path) -> ast.Module:
-    """Return the syntax tree of a module."""
     return ast.parse(path.read_text("utf-8"))
 
 

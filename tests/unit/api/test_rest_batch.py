@@ -19,7 +19,6 @@ MIXED = 'multipart/mixed; boundary="sep"'
 
 
 def part(request: str, *, identifier: str = "") -> str:
-    """Return one part of a batch."""
     lines = ["--sep", "Content-Type: application/http"]
     if identifier:
         lines.append(f"Content-ID: {identifier}")
@@ -29,7 +28,6 @@ def part(request: str, *, identifier: str = "") -> str:
 def send(
     client: Client, *parts: str, path: str = "/batch/taskqueue/v1beta2", zipped: bool = False
 ) -> list[Message]:
-    """Send a batch and return the parts of the answer."""
     body = "".join([*parts, "--sep--\r\n"]).encode()
     response = client.post(
         path,

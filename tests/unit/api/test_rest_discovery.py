@@ -14,7 +14,6 @@ DOCUMENT = "/discovery/v1/apis/taskqueue/{version}/rest"
 
 
 def document(client: Client, version: str = "v1beta2") -> dict[str, Any]:
-    """Return a served document."""
     return dict(client.get(DOCUMENT.format(version=version)).get_json())
 
 

@@ -107,7 +107,6 @@ class RandomCalls:
             self._queue = PULL
 
     def next(self) -> RandomCall:
-        """Return the next call."""
         self.tidy = self.random.random() < 0.5
         method = self.random.choice(self._methods)
         shapes = dict(method["parameters"])
@@ -227,7 +226,6 @@ def emulator() -> Emulator:
 
 @pytest.fixture(scope="module")
 def client(emulator: Emulator) -> Client:
-    """Return a client of its application."""
     return Client(create_app(emulator))
 
 

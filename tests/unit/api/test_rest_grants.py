@@ -46,7 +46,6 @@ def other_key(guarded: Client) -> dict[str, Any]:
 
 
 def key_of(client: Client, email: str) -> dict[str, Any]:
-    """Make a key."""
     return dict(client.post("/_emulator/credentials", json={"email": email}).get_json())
 
 

@@ -35,13 +35,11 @@ queue:
 
 @pytest.fixture
 def limits() -> Limits:
-    """Return the limits of the emulator."""
     return Limits()
 
 
 @pytest.fixture
 def emulator(clock: ManualClock, limits: Limits) -> Emulator:
-    """Return the emulator that is served."""
     return Emulator(CONFIG, clock=clock, limits=limits)
 
 
@@ -53,7 +51,6 @@ def client(emulator: Emulator) -> Client:
 
 @pytest.fixture
 def server(emulator: Emulator) -> Iterator[Server]:
-    """Serve the emulator."""
     with Server(emulator) as server:
         yield server
 
@@ -73,7 +70,6 @@ def call(client: Client, version: Version) -> RestApi:
 
 @pytest.fixture
 def grpc_api(server: Server) -> Iterator[GrpcApi]:
-    """Yield the gRPC interface."""
     api = GrpcApi(server)
     yield api
     api.channel.close()

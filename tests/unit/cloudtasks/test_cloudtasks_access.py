@@ -59,7 +59,6 @@ def emulator(clock: ManualClock) -> Emulator:
 
 @pytest.fixture
 def tokens(clock: ManualClock) -> Tokens:
-    """Return what issues tokens."""
     return Tokens(clock)
 
 

@@ -34,7 +34,6 @@ def emulator(clock: ManualClock, limits: Limits) -> Emulator:
 
 @pytest.fixture
 def control(server: Server) -> ControlClient:
-    """Its control routes."""
     return ControlClient(server)
 
 
@@ -57,7 +56,6 @@ def api(request: pytest.FixtureRequest, server: Server, version: Version) -> Ite
 
 
 def create(api: Call, location: str, version: Version = V2, queue: str = "q") -> dict[str, Any]:
-    """Create a queue."""
     new: dict[str, Any] = {"name": f"{location}/queues/{queue}"}
     if version is V2BETA2:
         new["appEngineHttpTarget"] = {}

@@ -24,7 +24,6 @@ TEXT = b"queue:\n- name: new\n  mode: pull\n"
 
 
 def create(call: Call, **fields: Any) -> dict[str, Any]:
-    """Create a queue."""
     return call("CreateQueue", parent=LOCATION, queue={"name": MADE, **fields})
 
 

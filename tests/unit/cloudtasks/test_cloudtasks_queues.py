@@ -36,7 +36,6 @@ in_v2 = pytest.mark.parametrize("version", [V2], ids=["v2"])
 
 
 def create(call: Call, **fields: Any) -> dict[str, Any]:
-    """Create a queue."""
     return call("CreateQueue", parent=LOCATION, queue={"name": MADE, **fields})
 
 

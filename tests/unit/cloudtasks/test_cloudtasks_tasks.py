@@ -18,7 +18,6 @@ ONE = f"{PULL}/tasks/one"
 
 
 def create(call: Call, name: str, **fields: Any) -> dict[str, Any]:
-    """Create a task."""
     return call("CreateTask", parent=PULL, task={"name": f"{PULL}/tasks/{name}", **fields})
 
 

@@ -41,7 +41,6 @@ def sent(call: Call, emulator: Emulator, **request: Any) -> PushRequest:
 
 
 def fetched(server: Server, path: str) -> dict[str, Any]:
-    """Return the JSON at a path."""
     with urlopen(f"{server.url}{path}") as response:  # noqa: S310
         return dict(json.load(response))
 

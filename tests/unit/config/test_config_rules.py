@@ -19,7 +19,6 @@ AGE = PUSH + "  retry_parameters:\n    task_age_limit: {}\n"
 
 
 def look(text: str, *, profile: str = "gcloud") -> list[Finding]:
-    """Check a text."""
     return check(text, file="queue.yaml", settings=Settings(profile=profile)).findings
 
 

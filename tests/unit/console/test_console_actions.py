@@ -40,7 +40,6 @@ def state(clock: ManualClock) -> ServerState:
 
 @pytest.fixture
 def console(state: ServerState) -> ConsoleClient:
-    """Return the console of that server."""
     return ConsoleClient(state)
 
 

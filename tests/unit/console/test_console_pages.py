@@ -81,7 +81,6 @@ def console() -> ConsoleClient:
 
 @pytest.fixture
 def state(console: ConsoleClient) -> ServerState:
-    """Return the state of that console's server."""
     return console.state
 
 

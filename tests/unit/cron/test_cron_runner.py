@@ -19,7 +19,6 @@ DAY = 86_400 * SECOND
 
 
 def job_of(schedule: str, **retry: object) -> CronJob:
-    """Return a job with retry parameters."""
     more = "".join(f"\n    {key}: {value}" for key, value in retry.items())
     parameters = f"\n  retry_parameters:{more}" if more else ""
     [job] = parse_cron(f"cron:\n- url: /job\n  schedule: {schedule}{parameters}\n")

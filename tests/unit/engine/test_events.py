@@ -12,7 +12,6 @@ from pullqueue.engine.events import (
 
 
 def task(name: str, retry_count: int = 0) -> Task:
-    """Return a task of a name."""
     return Task(0, 1, retry_count, name, "pull", b"", None, 0, 0)
 
 

@@ -21,7 +21,6 @@ SECOND = 1_000_000
 
 
 def a_task(name: str, payload: bytes = b"") -> Task:
-    """Make a task."""
     return Task(0, 1, 1, name, "q", payload, None, 0, len(payload) + len(name))
 
 

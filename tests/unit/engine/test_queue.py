@@ -53,7 +53,6 @@ class WithoutPayload:
 
 
 def pull(name: str, *, leases: int | None = None, age_seconds: int | None = None) -> QueueSettings:
-    """Return a pull queue's settings."""
     retry = RetryParameters(task_retry_limit=leases, task_age_limit_seconds=age_seconds)
     return QueueSettings(name=name, mode=QueueMode.PULL, retry_parameters=retry)
 
@@ -61,7 +60,6 @@ def pull(name: str, *, leases: int | None = None, age_seconds: int | None = None
 def emulator_of(
     *queues: QueueSettings, limits: Limits | None = None, clock: Clock | None = None
 ) -> Emulator:
-    """Return an emulator of some queues."""
     return Emulator(QueueConfig(queues=queues), clock=clock or ManualClock(), limits=limits)
 
 

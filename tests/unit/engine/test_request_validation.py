@@ -23,7 +23,6 @@ from pullqueue.tasks import NewTask
 
 @pytest.fixture
 def queue() -> Queue:
-    """Return a push queue."""
     return Emulator(QueueConfig(queues=(QueueSettings(name="web"),))).queue("web")
 
 

@@ -34,7 +34,6 @@ PAST_ALL_YEARS = datetime.max.replace(tzinfo=timezone(-timedelta(hours=12)))
 
 
 def checked(**fields: Any) -> NewTask:
-    """Make a task, check it and return it."""
     new = NewTask(**fields)
     validation.check_new_tasks([new], LIMITS, lambda: to_usec(NOW))
     return new

@@ -31,7 +31,6 @@ def finding(
     labels: tuple[Label, ...] = (),
     fix: Fix | None = None,
 ) -> Finding:
-    """Make a finding."""
     return Finding(
         file=file,
         line=1,

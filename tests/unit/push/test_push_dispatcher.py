@@ -54,7 +54,6 @@ def emulator(clock: ManualClock) -> Emulator:
 
 @pytest.fixture
 def web(emulator: Emulator) -> Queue:
-    """A queue with limits."""
     return emulator.queue("web")
 
 
@@ -65,12 +64,10 @@ def other(emulator: Emulator) -> Queue:
 
 
 def add(queue: Queue, *names: str, **options: Any) -> None:
-    """Add tasks by name."""
     queue.add_many([NewTask(name=name, **options) for name in names])
 
 
 def names(tasks: Iterable[Task]) -> list[str]:
-    """Return the names of tasks."""
     return [task.name for task in tasks]
 
 

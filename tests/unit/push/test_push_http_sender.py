@@ -42,7 +42,6 @@ PUSH = PushRequest(
 
 
 def send(sender: HttpSender, request: PushRequest, address: str) -> PushResponse:
-    """Send a request to an address."""
     split = split_url(address)
     assert split is not None
     return sender.send(request, split._replace(path=split.path.rstrip("/")))
@@ -83,7 +82,6 @@ def answer(text: bytes) -> Callable[[socket.socket], None]:
 
 
 def read_request(connection: socket.socket) -> None:
-    """Read a request to its end."""
     received = b""
     while not received.endswith(PUSH.body):
         received += connection.recv(1 << 16)

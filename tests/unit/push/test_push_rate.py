@@ -19,7 +19,6 @@ SECOND = 1_000_000
 
 
 def settings(rate: float | None = None, unit: str = "s", **options: Any) -> QueueSettings:
-    """Return the settings of a push queue."""
     given_rate = None if rate is None else Rate(count=rate, unit=unit)
     return QueueSettings(name="web", rate=given_rate, **options)
 

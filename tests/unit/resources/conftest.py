@@ -28,5 +28,4 @@ def config_text() -> str:
 
 @pytest.fixture
 def control(server: Server) -> ControlClient:
-    """Return a client of the control routes."""
     return ControlClient(server)

@@ -42,7 +42,6 @@ class Cron:
         self.clock = clock
 
     def jobs(self) -> list[dict[str, Any]]:
-        """Return the jobs as the route lists them."""
         jobs: list[dict[str, Any]] = self.client.get("/cron").body["jobs"]
         return jobs
 

@@ -19,7 +19,6 @@ THE_DOCUMENT = "/_emulator/openapi.json"
 
 
 def served_document(control: ControlClient) -> dict[str, Any]:
-    """Return the document, as clients get it."""
     document: dict[str, Any] = control.send("GET", THE_DOCUMENT).body
     return document
 

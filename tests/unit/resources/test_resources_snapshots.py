@@ -192,7 +192,6 @@ def test_a_snapshot_with_a_wrong_part_is_refused(
 
 
 def numbers_in(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Yield the paths of the numbers in a JSON value."""
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, part in items:

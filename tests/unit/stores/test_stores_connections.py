@@ -46,7 +46,6 @@ def test_threads_share_as_many_connections_as_the_url_says(start: Start) -> None
 
 
 def store_of(emulator: Emulator) -> PostgresStore:
-    """Return the store itself."""
     store = emulator.store
     assert isinstance(store, PostgresStore)
     return store

@@ -151,12 +151,10 @@ class EngineMachine(RuleBasedStateMachine):
         self.tombstones = {name: end for name, end in self.tombstones.items() if end > self.now}
 
     def due(self, queue: str, count: int) -> list[ModelTask]:
-        """Return the first due tasks."""
         free = [task for task in self.tasks if task.queue == queue and task.eta <= self.now]
         return sorted(free, key=lambda task: (task.eta, task.arrival))[:count]
 
     def take(self, queue: str, wanted: list[ModelTask], lease_seconds: int) -> list[ModelTask]:
-        """Lease tasks in the model."""
         if RETRY_LIMITS[queue] == 0:
             for task in sorted(wanted, key=lambda task: task.arrival):
                 self.add_tombstone(task, self.now)

@@ -32,7 +32,6 @@ def schema() -> Iterator[str]:
 
 
 def refused(schema: str) -> str:
-    """Return the message with which a schema is refused."""
     with pytest.raises(StoreError) as excinfo:
         Emulator(CONFIG, store=open_store(f"{postgres_url()}?schema={schema}"))
     return str(excinfo.value)

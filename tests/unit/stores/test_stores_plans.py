@@ -77,7 +77,6 @@ def arguments_of(statement: str) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
-    """Yield an SQLite store."""
     path = tmp_path_factory.mktemp("plans") / "tasks.db"
     writer, reader = open_file(path, synchronous="normal")
     yield writer

@@ -60,7 +60,6 @@ def emulator(start: Start) -> Emulator:
 
 @pytest.fixture
 def queue(emulator: Emulator) -> Queue:
-    """Return its push queue."""
     return emulator.queue("web")
 
 

@@ -45,7 +45,6 @@ def made(emulator: Emulator) -> Queue:
 
 
 def names(emulator: Emulator) -> list[str]:
-    """Return the names of all queues."""
     return [queue.name for queue in emulator.queues]
 
 

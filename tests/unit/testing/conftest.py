@@ -143,5 +143,4 @@ def crash(emulator: Emulator) -> Callable[..., CrashResult]:
 
 @pytest.fixture
 def run(emulator: Emulator) -> Callable[..., list[Attempt]]:
-    """`run_tasks` of the emulator."""
     return partial(run_tasks, emulator)

@@ -31,8 +31,6 @@ def race(race: Run) -> Run:
 
 @pytest.fixture
 def add_two(pushed: Queue) -> Callable[..., None]:
-    """Add two push tasks."""
-
     def add_two(url: str | None = None) -> None:
         for name in ("one", "two"):
             pushed.add(name=name, request=None if url is None else HttpRequest(url))
