@@ -257,13 +257,14 @@ def test_a_thread_of_the_app_that_serves_all_runs_is_named(
     orders.put(None)
 
     assert not result.is_complete
-    (named,) = result.unseen
+    goes_on, named = result.unseen
+    assert goes_on == "a thread that goes on after the response"
     assert named.startswith("a thread of an earlier run (")
     assert named.endswith(" in consume)")
 
 
 def test_a_thread_that_goes_on_is_named(crash: Run, queue: Queue, mails: Any) -> None:
-    """One that waits for others, as for work, is not waited for."""
+    """Whether it does something, or waits, such as a timer."""
     goes_on, waits, started = [True], Event(), set[object]()
 
     def work() -> None:
@@ -280,9 +281,10 @@ def test_a_thread_that_goes_on_is_named(crash: Run, queue: Queue, mails: Any) ->
 
         return {"send": send}
 
-    assert crash(**left_by(waits.wait), **mails).unseen == ()
+    for target in (waits.wait, work):
+        (named,) = crash(**left_by(target), **mails).unseen
+        assert named == "a thread that goes on after the response"
     waits.set()
-    assert crash(**left_by(work), **mails).unseen == ("a thread that goes on after the response",)
     goes_on.clear()
 
 

@@ -11,7 +11,7 @@ import threading
 from time import monotonic
 
 from pullqueue.testing.place import is_frame_of_app
-from pullqueue.testing.points.actors import Actor, started_by, threads
+from pullqueue.testing.points.actors import Actor, begun, started_by, threads
 
 _CHECK_SECONDS = 0.001
 _MOST_SECONDS = 1.0
@@ -36,14 +36,11 @@ def await_response(actor: Actor) -> None:
 
 
 def await_threads(actor: Actor) -> bool:
-    """Return when the threads of an actor have ended, or wait; False: they go on."""
+    """Return when the threads of an actor have ended; False: they go on, or wait for something."""
     end, idle = monotonic() + _MOST_SECONDS, 0
-    while left := [each for each, owner in [*threads.items()] if owner is actor]:
-        idents = [getattr(each, "ident", None) for each in left]
-        idle = idle + 1 if all(ident and _waiting_at(ident) for ident in idents) else 0
-        if idle == _IDLES:
-            return True
-        if monotonic() > end:
+    while left := [idents for each, idents in [*begun.items()] if threads.get(each) is actor]:
+        idle = idle + 1 if all(ids and _waiting_at(ids[0]) for ids in left) else 0
+        if idle == _IDLES or monotonic() > end:
             return False
         _pause()
     return True

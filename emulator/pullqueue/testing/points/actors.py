@@ -152,6 +152,8 @@ def caller(port: str | None) -> tuple[Actor | None, Place | None]:
 _lock = threading.RLock()
 threads: dict[object, Actor] = {}
 """Who has started the threads, and the calls of thread pools, that have not ended."""
+begun: dict[object, list[int]] = {}
+"""Those of them that the app has started itself, and calls of pools, with the id of the thread."""
 _clients: dict[str | None, tuple[Actor, Place | None, int]] = {}
 """Who has last sent something from a port, where, and to which port."""
 served: set[int] = set()
@@ -197,6 +199,7 @@ def _begins(thread_or_future: object, actor: Actor) -> None:
 def _has_ended(thread_or_future: object) -> None:
     with _lock:
         threads.pop(thread_or_future, None)
+        begun.pop(thread_or_future, None)
         for left, _ in _left:
             left.discard(thread_or_future)
         _close_left()
@@ -222,10 +225,13 @@ def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.
             return
         of_app = is_frame_of_app(sys._getframe(1))  # noqa: SLF001 - documented, of CPython
         following = actor.follow(thread) if of_app else nullcontext()
-        starters = *_starters.get(), threading.get_ident()
+        starters, idents = (*_starters.get(), threading.get_ident()), list[int]()
+        if of_app:
+            begun[thread] = idents
 
         def run_as_actor() -> None:
             _starters.set(starters)
+            idents.append(threading.get_ident())
             try:
                 with actor.acting(), following:
                     run()
@@ -253,9 +259,11 @@ def _submitting(submit: Callable[..., Future[Any]]) -> Callable[..., Future[Any]
         pool: ThreadPoolExecutor, function: Callable[..., Any], /, *args: object, **kwargs: object
     ) -> Future[Any]:
         actor = _actor.get()
+        idents: list[int] = []
         with _acting(None):  # threads of the pool are nobody's
-            future = submit(pool, _of(actor, function), *args, **kwargs)
+            future = submit(pool, _of(actor, function, idents), *args, **kwargs)
         if actor is not None:
+            begun[future] = idents
             _begins(future, actor)
             future.add_done_callback(_has_ended)
         return future
@@ -306,11 +314,12 @@ def _is_printing(handler: logging.Handler) -> bool:
     return not isinstance(handler.stream, StringIO)
 
 
-def _of(actor: Actor | None, function: Callable[..., Any]) -> Callable[..., Any]:
+def _of(actor: Actor | None, function: Callable[..., Any], idents: list[int]) -> Callable[..., Any]:
     starters = *_starters.get(), threading.get_ident()
 
     def run(*args: object, **kwargs: object) -> Any:  # noqa: ANN401 - as the function
         token = _starters.set(starters)
+        idents.append(threading.get_ident())
         try:
             with _acting(actor):
                 return function(*args, **kwargs)
