@@ -245,6 +245,7 @@ class Driver:
 
     def check(self, name: str) -> None:
         """Raise an AssertionError if the worker never ends."""
+        self._interrupter.check_caught(name)
         if self._exceeded:
             raise AssertionError(
                 f"{name}: {self._exceeded}, and the queues are still not empty; if this is not an "

@@ -8,24 +8,31 @@ interrupted anywhere else, and no client uses a connection again that has half a
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import http.client
+import linecache
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
+from types import CodeType, FrameType
 from typing import Any, NoReturn
 
 from pullqueue.engine.interceptors import ConnectionCut, current_caller
 from pullqueue.testing.patching import Patches
+from pullqueue.testing.place import Place, is_frame_of_app
 
 IDLE_STEPS = 2
 """Number of times that a worker may sleep, or lease from one queue, in vain; then it is stopped.
 
 Twice, because a worker that polls several queues and ends when all are empty does that.
 """
+_MOST_CAUGHT = 100
+"""Number of times that something may catch its interrupt, and go on."""
 
 
 class WorkerInterrupt(BaseException):
@@ -55,6 +62,15 @@ class Interrupter:
         self._cancelled = False
         self._unnoticed = 0
         """Number of connections that were cut, and whose clients have not noticed it here."""
+        self._ends = 0
+        self._last: dict[object, BaseException] = {}
+        """What was raised last in a thread and task of asyncio."""
+        self._caught: Counter[object] = Counter()
+        """The number of times that the app has caught it there in a row."""
+        self._catcher: Place | None = None
+        """Where it was caught too many times."""
+        self._traces: dict[int, Any] = {}
+        """How threads were traced before that, such as by a debugger."""
 
     def end(self) -> NoReturn:
         """End the worker in the thread that makes the current call.
@@ -65,7 +81,7 @@ class Interrupter:
         """
         caller = current_caller()
         if caller is None or caller.port is None:
-            raise self._interrupt
+            self._raise()
         cut = ConnectionCut(caller.port)
         self._unnoticed += 1
         _cut[str(cut)] = self
@@ -74,11 +90,67 @@ class Interrupter:
     def notice(self) -> None:
         """End the worker in its event loop, or, without one, in this thread by raising."""
         self._unnoticed -= 1
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            raise self._interrupt from None
-        self._cancel(loop)
+        with suppress(RuntimeError):
+            self._cancel(asyncio.get_running_loop())
+            return
+        self._raise()
+
+    def _raise(self) -> NoReturn:
+        """Raise the interrupt, in the end where something catches it again and again."""
+        self._ends += 1
+        error = self._interrupt()
+        if self._ends > _MOST_CAUGHT:  # and not before, since the error keeps the worker's frames
+            place = threading.get_ident(), current_task()
+            before, self._last[place] = self._last.get(place), error
+            traceback = before and before.__traceback__  # begins where it was caught
+            if traceback and is_frame_of_app(traceback.tb_frame):
+                self._caught[place] += 1
+                more = self._caught[place] - _MOST_CAUGHT
+                if more > 0:
+                    self._raise_where_caught(traceback.tb_frame.f_code, more % 10)
+            else:  # by a library, such as a thread pool, to which it was to go
+                self._caught[place] = 0
+        raise error
+
+    def _raise_where_caught(self, code: CodeType, left: int) -> None:
+        """Raise it once more where this code catches it: what an `except` raises leaves the `try`.
+
+        In the thread of the test there is no other way out of a loop that catches everything. It is
+        raised at the line of a block of which `left` are left: inner ones can raise it again.
+        """
+        blocks = _except_blocks(code.co_filename)
+
+        def trace(frame: FrameType, event: str, _: object) -> object:
+            nonlocal left
+            found = [each for each in blocks if event == "line" and frame.f_lineno in each]
+            left -= bool(found)
+            if not found or left > 0:
+                return trace
+            self._catcher = Place(code.co_filename, found[-1].start, code.co_name)
+            raise self._interrupt  # which ends the trace, too
+
+        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - documented, of CPython
+        while frame is not None:
+            if frame.f_code is code:
+                frame.f_trace = trace
+            frame = frame.f_back
+        self._traces.setdefault(threading.get_ident(), sys.gettrace())
+        sys.settrace(lambda *_: None)
+
+    def let_go(self) -> None:
+        """Keep nothing of the worker, which has ended."""
+        self._last.clear()
+
+    def check_caught(self, who: str) -> None:
+        """Raise an AssertionError if the worker could not be ended but in an `except`."""
+        self.let_go()
+        if (ident := threading.get_ident()) in self._traces:
+            sys.settrace(self._traces.pop(ident))
+        if self._catcher is not None:
+            raise AssertionError(
+                f"{who}: {self._catcher} catches BaseException, so it cannot be stopped: catch "
+                "Exception"
+            )
 
     def _cancel(self, loop: asyncio.AbstractEventLoop) -> None:
         self._cancelled = True
@@ -94,6 +166,8 @@ class Interrupter:
         except BaseException as error:
             if not self._is_of_end(error):
                 raise
+        finally:
+            self.let_go()
 
     def _is_of_end(self, error: BaseException) -> bool:
         if isinstance(error, BaseExceptionGroup):  # of a TaskGroup
@@ -135,6 +209,13 @@ class TaskInterrupter(Interrupter):
 
     def _cancel(self, loop: asyncio.AbstractEventLoop) -> None:
         """Do nothing: the worker's task is cancelled, and others in its loop are not the worker."""
+
+
+def _except_blocks(file: str) -> list[range]:
+    """Return the lines of each `except` block of a file."""
+    nodes = ast.walk(ast.parse("".join(linecache.getlines(file))))
+    blocks = [node for node in nodes if isinstance(node, ast.ExceptHandler)]
+    return [range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in blocks]
 
 
 def current_task() -> asyncio.Task[object] | None:

@@ -228,6 +228,8 @@ class _CrashTrial(Trial):
         if injector.crashed is None and error is None:
             return None  # this run was shorter than the first
         self.crashes += 1
+        if injector.crashed is not None:
+            injector.crashed.check_caught("crash_test")
         if error is None:
             return None
         error.__cause__ = error.__cause__ or injector.last_error  # so that its traceback is shown

@@ -105,6 +105,7 @@ class CrashInjector:
         Generators that were not exhausted are closed by that, which runs their `finally`.
         """
         if self.crashed is not None:
+            self.crashed.let_go()
             with self.crashed.acting():
                 if rpcs := loaded_rpcs():
                     rpcs.drop_requests()

@@ -285,6 +285,8 @@ class _Race(Trial):
         self.most_actors = max(self.most_actors, len(schedule.actors))
         self.has_points |= any(actor.calls for actor in schedule.actors)
         error = schedule.error
+        for actor in schedule.actors if error is None else ():
+            actor.check_caught("race_test")
         if isinstance(error, Refusal):
             raise error.error
         if error is None and not schedule.choices:
