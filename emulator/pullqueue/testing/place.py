@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from importlib.metadata import distribution, packages_distributions
+from itertools import compress
+from operator import is_not
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
@@ -173,13 +175,13 @@ def _is_installed(file: str) -> bool:
 
 def app_modules() -> dict[str, ModuleType]:
     """Return the loaded modules of the app and of tests, by name, sorted."""
-    found = {}
-    for name, module in list(sys.modules.items()):
-        if _others.get(name) is not module:  # it has not been looked at
-            if type(module) is ModuleType and is_app_module(name):
-                found[name] = module
-            else:
-                _others[name] = module
+    found, loaded = {}, sys.modules.copy()
+    are_new = map(is_not, loaded.values(), map(_others.get, loaded))
+    for name, module in [*compress(loaded.items(), are_new)]:
+        if type(module) is ModuleType and is_app_module(name):
+            found[name] = module
+        else:
+            _others[name] = module
     return dict(sorted(found.items()))
 
 
