@@ -122,7 +122,6 @@ def test_the_result_names_the_numbers_that_were_tried(race: Run, queue: Queue) -
 
 @pytest.mark.parametrize("name", DRAWING)
 def test_each_function_that_draws_is_known(race: Run, queue: Queue, name: str) -> None:
-    """Numbers that a library draws do not count, such as those of its retries."""
     arguments: dict[str, list[Any]] = {
         "choice": ["ab"],
         "choices": ["ab"],
@@ -139,11 +138,16 @@ def test_each_function_that_draws_is_known(race: Run, queue: Queue, name: str) -
         queue.fetch_statistics()
         getattr(random, name)(*given)
 
+    assert "random numbers" in str(race(draw, copies=2, preemptions=0, schedules=3))
+
+
+def test_numbers_that_a_library_draws_do_not_count(race: Run, queue: Queue) -> None:
+    """Such as those of its retries."""
+
     def draw_in_library() -> None:
         queue.fetch_statistics()
         uuid.uuid1(node=1)
 
-    assert "random numbers" in str(race(draw, copies=2, preemptions=0))
     assert "random numbers" not in str(race(draw_in_library, copies=2, preemptions=0))
 
 
