@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from time import monotonic
 
 from pullqueue.testing.place import is_frame_of_app
 from pullqueue.testing.points.actors import Actor, begun, started_by, threads
 
 _CHECK_SECONDS = 0.001
-_MOST_SECONDS = 1.0
-"""How long a thread is waited for that goes on, or whose handler does."""
+_MOST_CHECKS = 1000
+"""How many checks a thread is waited for that goes on, or whose handler does: a second, or more
+where the machine is busy, so that those have their turns meanwhile."""
 _IDLES = 20
 """How many checks find all threads of a handler waiting, such as for work, until that is over."""
 
@@ -25,9 +25,11 @@ def await_response(actor: Actor) -> None:
 
     Twice in a row at the same place, or it could be about to go on.
     """
-    starters, end = started_by(), monotonic() + _MOST_SECONDS
+    starters = started_by()
     before: list[object] = []
-    while starters and actor.response is None and not actor.has_ended and monotonic() < end:
+    for _ in range(_MOST_CHECKS if starters else 0):
+        if actor.response is not None or actor.has_ended:
+            return
         places = [_waiting_at(ident, is_of_app=True) for ident in starters]
         if any(place is not None and place in before for place in places):
             return
@@ -37,13 +39,16 @@ def await_response(actor: Actor) -> None:
 
 def await_threads(actor: Actor) -> bool:
     """Return when the threads of an actor have ended; False: they go on, or wait for something."""
-    end, idle = monotonic() + _MOST_SECONDS, 0
-    while left := [idents for each, idents in [*begun.items()] if threads.get(each) is actor]:
+    idle = 0
+    for _ in range(_MOST_CHECKS):
+        left = [idents for each, idents in [*begun.items()] if threads.get(each) is actor]
+        if not left:
+            return True
         idle = idle + 1 if all(ids and _waiting_at(ids[0]) for ids in left) else 0
-        if idle == _IDLES or monotonic() > end:
-            return False
+        if idle == _IDLES:
+            break
         _pause()
-    return True
+    return False
 
 
 def _pause() -> None:
