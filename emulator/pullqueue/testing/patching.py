@@ -152,6 +152,7 @@ DRAWING = tuple(name for name in random.__all__ if name not in ("Random", "Syste
 """The functions of `random`."""
 _REPLACED = {
     "asyncio": ("sleep",),
+    "fcntl": ("flock", "lockf"),
     "random": DRAWING,
     "sqlite3": ("connect",),
     "threading": ("Lock", "RLock"),

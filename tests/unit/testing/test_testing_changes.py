@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import shutil
@@ -282,6 +283,24 @@ def test_a_subprocess_is_named(run: Run) -> None:
     (name,) = result.unseen
     assert re.fullmatch(r"a subprocess \(.*test_testing_changes.py:\d+ in <lambda>\)", name)
     assert f" of calls to queues, not of {name}" in str(result)
+
+
+def _do_nothing() -> None:
+    """Run in a process of its own."""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_process_of_multiprocessing_is_named(run: Run, method: str) -> None:
+    """There is no audit event where it is not forked."""
+
+    def work() -> None:
+        process = multiprocessing.get_context(method).Process(target=_do_nothing)  # type: ignore[attr-defined]
+        process.start()
+        process.join()
+
+    place = r"\(.*test_testing_changes.py:\d+ in work\)"
+    names = run(work).unseen
+    assert re.fullmatch(rf"a subprocess {place}", names[0])
 
 
 def test_a_connection_to_another_server_is_named(run: Run) -> None:

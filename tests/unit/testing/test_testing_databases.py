@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
@@ -322,6 +323,38 @@ def test_calls_to_different_keys_of_redis_need_no_order(emulator: Emulator, visi
     result = race_test(emulator, one, other, setup=visits.reset, check=lambda: True, clock=False)
 
     assert result == 1
+
+
+@pytest.mark.parametrize("visits", ["redis"], indirect=True)
+@pytest.mark.parametrize(
+    ("how", "seconds", "is_named"),
+    [
+        *(("set", 20, True), ("pipeline", 20, True), ("expire", 20, True)),
+        *(("set", 0, False), ("without", 20, False)),
+    ],
+)
+def test_keys_of_redis_that_do_not_expire_are_named(
+    emulator: Emulator, visits: Any, how: str, seconds: int, *, is_named: bool
+) -> None:
+    """Where the clock has moved since one was set that should."""
+
+    def act() -> None:
+        with visits.client.pipeline() as pipeline:
+            client = pipeline if how == "pipeline" else visits.client
+            client.set("lock", 1, ex=None if how in ("expire", "without") else 10)
+            if how == "expire":
+                client.expire("lock", 10)
+            pipeline.execute()
+        time.sleep(seconds)  # noqa: TID251 - moves the clock
+        visits.client.get("lock")
+
+    options: Any = {"setup": visits.reset, "check": lambda: True, "schedules": 2}
+    result = race_test(emulator, act, copies=2, **options)
+    expiry = "the expiry of keys of redis (its time is real)"
+    assert result.unseen == ((expiry,) if is_named else ())
+    with pytest.raises(RaceTestError) as caught:
+        race_test(emulator, act, copies=2, **options | {"check": lambda: False})
+    assert (f"moving the clock does not change {expiry}" in str(caught.value)) is is_named
 
 
 @pytest.mark.parametrize("visits", ["redis"], indirect=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +88,46 @@ def test_a_lock_of_the_test_is_waited_for_as_long_as_its_timeout(race: Run, queu
     race(keep, try_to)
 
     assert results == {"acquired", "late"}
+
+
+@pytest.mark.parametrize("lock", ["flock", "lockf"])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_lock_of_a_file_is_one_of_each_actor(
+    race: Run, queue: Queue, tmp_path: Path, lock: str, *, waits: bool
+) -> None:
+    """Also by POSIX, where a process has it."""
+    number, locked = tmp_path / "number", tmp_path / "lock"
+    skipped: list[None] = []
+
+    def setup() -> None:
+        skipped.clear()
+        number.write_text("0")
+
+    def count(operation: int) -> None:
+        with locked.open("w") as file:
+            try:
+                getattr(fcntl, lock)(file, operation)
+            except BlockingIOError:
+                skipped.append(None)
+                return
+            read = int(number.read_text())
+            queue.purge()
+            number.write_text(str(read + 1))
+            getattr(fcntl, lock)(file, fcntl.LOCK_UN)
+            queue.fetch_statistics()
+
+    def check() -> None:
+        assert int(number.read_text()) == 2 - len(skipped)
+
+    def act() -> None:
+        count(fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+
+    def read() -> None:
+        count(fcntl.LOCK_SH | (0 if waits else fcntl.LOCK_NB))
+
+    assert race(act, copies=2, setup=setup, check=check, clock=False).is_complete
+    with pytest.raises(RaceTestError, match="AssertionError"):
+        race(read, copies=2, setup=setup, check=check, clock=False)
 
 
 def test_an_actor_that_waits_for_another_is_blocked(race: Run, queue: Queue) -> None:

@@ -15,7 +15,6 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.testing import arguments
-from pullqueue.testing.describing import describe
 from pullqueue.testing.draining import Driver, Worker
 from pullqueue.testing.exploration.injector import CALLER_GETS_ERROR, CrashInjector, CrashPlan
 from pullqueue.testing.exploration.memory import Memory
@@ -233,7 +232,7 @@ class _CrashTrial(Trial):
         if error is None:
             return None
         error.__cause__ = error.__cause__ or injector.last_error  # so that its traceback is shown
-        failure = injector.failure(error, describe(self.emulator))
+        failure = injector.failure(error, self.describe())
         if self._last is None or not failure.has_cause_of(self._last):
             for log in chain.from_iterable(injector.held.values()):
                 log()

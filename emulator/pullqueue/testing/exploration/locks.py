@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial, wraps
 from itertools import count
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -18,7 +19,7 @@ from pullqueue.testing.exploration.memory import Memory
 from pullqueue.testing.exploration.steps import RacingActor
 from pullqueue.testing.patching import replaced_everywhere
 from pullqueue.testing.points.actors import Actor, current_actor
-from pullqueue.testing.points.footprint import Footprint
+from pullqueue.testing.points.footprint import CHANGED, Footprint
 
 _FACTORIES: tuple[Callable[[], Any], ...] = (threading.Lock, threading.RLock)
 """Python's own, where `threading` has others."""
@@ -147,6 +148,54 @@ class SharedLock:
         self._acquired -= 1
 
 
+class _FileLock:
+    """A lock of an open file, as `SharedLock` needs it."""
+
+    def __init__(self, flock: Callable[[Any, int], None], file: Any, operation: int) -> None:
+        self._flock = partial(flock, file)
+        self._operation = operation | _NOT_BLOCKING
+
+    def acquire(self, *, blocking: bool) -> bool:  # noqa: ARG002 - never
+        try:
+            self._flock(self._operation)
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        self._flock(_UNLOCK)
+
+
+_NOT_BLOCKING, _UNLOCK = 4, 8
+"""LOCK_NB and LOCK_UN of `fcntl`, which Windows lacks."""
+
+
+def _locks_of_files() -> dict[Any, Any]:
+    """Return what replaces `fcntl.flock`, and `fcntl.lockf`, whose locks are those of a process.
+
+    Actors lock the open file with both, since each of them is a process in production.
+    """
+    fcntl: Any = sys.modules.get("fcntl")
+    flock: Any = getattr(fcntl, "flock", None)
+
+    def raced(lock: Callable[..., None]) -> Callable[..., None]:
+        @wraps(lock)
+        def acquire(file: Any, operation: int, *extent: int) -> None:
+            actor = current_actor()
+            if not isinstance(actor, RacingActor) or any(extent[:2]):
+                lock(file, operation, *extent)
+                return
+            actor.note(CHANGED)
+            if operation & (_NOT_BLOCKING | _UNLOCK):
+                flock(file, operation)
+            else:
+                SharedLock(_FileLock(flock, file, operation)).acquire()
+
+        return acquire
+
+    return {each: raced(each) for each in (flock, fcntl.lockf)} if flock else {}
+
+
 @contextmanager
 def raced_locks(memory: Memory, *, instances: bool) -> Iterator[list[InstanceLock]]:
     """Replace the locks of app and test in the block, and those that they make in it.
@@ -181,7 +230,8 @@ def raced_locks(memory: Memory, *, instances: bool) -> Iterator[list[InstanceLoc
             if id(lock) not in made:
                 made[id(lock)] = raced(lock, of_app=reference.is_global, name=reference.path)
             reference.replace(made[id(lock)])
-        with replaced_everywhere({make: factory(make) for make in _FACTORIES}):
+        factories = {make: factory(make) for make in _FACTORIES}
+        with replaced_everywhere(factories | _locks_of_files()):
             yield of_instances
     finally:
         for reference in found:

@@ -20,7 +20,6 @@ from pullqueue.engine.queue import Queue
 from pullqueue.faults.fault import find_faults
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.testing import arguments
-from pullqueue.testing.describing import describe
 from pullqueue.testing.exploration.handlers import Refusal
 from pullqueue.testing.exploration.locks import InstanceLock, raced_locks
 from pullqueue.testing.exploration.memory import Memory
@@ -325,7 +324,7 @@ class _Race(Trial):
             schedule=tuple(map(str, schedule.steps)),
             replay=format_replay((each.chosen for each in schedule.choices), schedule.sequence),
             error=error,
-            state=describe(self.emulator) + hint,
+            state=self.describe() + hint,
             is_sequential=schedule.is_sequential,
         )
         if failure.kind not in {each.kind for each in self.failures}:

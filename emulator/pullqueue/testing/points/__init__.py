@@ -23,7 +23,7 @@ from pullqueue.engine.store import random_names
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.arguments import Severity, refuse_lazy
 from pullqueue.testing.clock import sleeping
-from pullqueue.testing.describing import describe_call
+from pullqueue.testing.describing import describe, describe_call
 from pullqueue.testing.interrupt import interruptible
 from pullqueue.testing.patching import looking_once
 from pullqueue.testing.place import Place, calling_place
@@ -107,6 +107,8 @@ class Trial:
     """Whose calls by actors were points: services, databases, `queues` and `point()`."""
     _others: dict[str, int] = field(default_factory=dict)
     """What actors used that has no points, with the port of a connection."""
+    _expires_from: int | None = None
+    """When a call was made after which something expires, in microseconds."""
     _start_usec: int = 0
     """The time at which each run begins."""
     _footprints: ServiceFootprints = field(default_factory=ServiceFootprints)
@@ -220,6 +222,20 @@ class Trial:
         """Note what the current actor uses that has no points, and to which port it connects."""
         if self.running is not None:
             self._others[name] = port
+
+    def describe(self) -> str:
+        """Return the state of the queues, and what of a database does not follow the clock."""
+        timeless = [name for name in self._others if name.startswith("the expiry")]
+        hints = [f"moving the clock does not change {name}" for name in timeless]
+        return "\n".join([describe(self.emulator), *hints])
+
+    def note_expiry(self, name: str, *, begins: bool) -> None:
+        """Note what does not expire when the clock moves; `begins`: from now on."""
+        now_usec = movable_clock(self.emulator).now_usec()
+        if self._expires_from not in (None, now_usec):
+            self.note_unseen(name, 0)
+        if begins:
+            self._expires_from = now_usec
 
     def at_point(self, call: Call, call_next: Callable[[], object]) -> object:
         """Pass a call on, unless it is part of another, its actor has ended, or nothing runs."""

@@ -107,6 +107,18 @@ def _is_made_by_app() -> bool:
     return frame is not None and not is_test_module(frame.f_globals.get("__name__", ""))
 
 
+def _starting(start: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Note a process of `multiprocessing`: of "spawn" and "forkserver" there is no event."""
+
+    @wraps(start)
+    def start_process(process: object) -> None:
+        if (actor := current_actor()) is not None:
+            _see_program(actor, ())
+        start(process)
+
+    return start_process
+
+
 _CLIENTS = (("requests", "Session"), ("httpx", "Client"), ("httpx", "AsyncClient"))
 """Classes whose `send` all requests pass, whichever part of the package a mock replaces."""
 
@@ -173,6 +185,8 @@ def following_changes(patches: Patches) -> None:
     """Notes, in a block, what actors change, and prevents it where they have ended."""
     _install()
     patches.at_end(_temporary.clear)
+    if processes := sys.modules.get("multiprocessing.process"):
+        patches.decorate(processes.BaseProcess, "start", _starting)
     for module, name in _CLIENTS:
         if module in sys.modules:
             patches.decorate(getattr(sys.modules[module], name), "send", _requesting)

@@ -60,6 +60,9 @@ class Observer(Protocol):
     def note_unseen(self, name: str, port: int) -> None:
         """Note what the current actor uses that has no points, and to which port it connects."""
 
+    def note_expiry(self, name: str, *, begins: bool) -> None:
+        """Note a call of the current actor to a database whose time is not that of the clock."""
+
 
 _observers: tuple[Observer, ...] = ()
 
@@ -90,6 +93,15 @@ def note_unseen(name: str, port: int = 0) -> None:
     """Note what the current actor uses that has no points, and to which port it connects."""
     for observer in _observers:
         observer.note_unseen(name, port)
+
+
+def note_expiry(name: str, *, begins: bool) -> None:
+    """Note a call of the current actor to a database whose time is not that of the clock.
+
+    `begins`: it sets when something expires.
+    """
+    for observer in _observers:
+        observer.note_expiry(name, begins=begins)
 
 
 def intercept(call: DatabaseCall, carry_out: Callable[[], _T]) -> _T:

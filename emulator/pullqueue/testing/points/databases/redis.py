@@ -6,7 +6,7 @@ them, too. Not seen are `redis.asyncio`, clusters, and messages that are publish
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, wraps
 from typing import Any, NoReturn
 
@@ -14,7 +14,12 @@ import redis
 from redis.client import Pipeline
 
 from pullqueue.testing.patching import Patches
-from pullqueue.testing.points.databases.calls import DatabaseCall, intercept, is_observed
+from pullqueue.testing.points.databases.calls import (
+    DatabaseCall,
+    intercept,
+    is_observed,
+    note_expiry,
+)
 from pullqueue.testing.points.footprint import NOTHING, Footprint
 
 _NAME = "redis"
@@ -48,6 +53,26 @@ def _footprint(command: str, arguments: tuple[object, ...]) -> Footprint:
     return Footprint(reads=paths) if command in _READS else Footprint(writes=paths)
 
 
+_EXPIRING = frozenset({"expire", "expireat", "pexpire", "pexpireat", "psetex", "setex"})
+_EXPIRY = "the expiry of keys of redis (its time is real)"
+
+
+def _note_expiry(client: Any, commands: Iterable[Sequence[object]]) -> None:
+    """Note commands, some of which can set when a key expires, or depend on that.
+
+    The time of a fake in this process is that of the clock.
+    """
+    connection = client.connection_pool.connection_class
+    if connection.__module__.startswith("redis."):
+        note_expiry(_EXPIRY, begins=any(map(_expires, commands)))
+
+
+def _expires(command: Sequence[object]) -> bool:
+    name = _text(command[0]).lower()
+    options = {_text(each).upper() for each in command[3:]} if name == "set" else set()
+    return name in _EXPIRING or not options.isdisjoint(("EX", "EXAT", "PX", "PXAT"))
+
+
 def _fail() -> NoReturn:
     raise redis.ConnectionError("Connection closed by server.")
 
@@ -58,6 +83,7 @@ def _executing(execute: Callable[..., Any]) -> Callable[..., Any]:
         run = partial(execute, client, *args, **options)
         if not is_observed():
             return run()
+        _note_expiry(client, [args])
         command, arguments = _text(args[0]), args[1:]
         call = DatabaseCall(
             database=_NAME,
@@ -76,6 +102,7 @@ def _executing_all(execute: Callable[..., Any]) -> Callable[..., Any]:
         run = partial(execute, pipeline, *args, **options)
         if not len(pipeline) or not is_observed():
             return run()
+        _note_expiry(pipeline, [command for command, _ in pipeline.command_stack])
         call = DatabaseCall(
             database=_NAME,
             statement=f"pipeline of {len(pipeline)}",
