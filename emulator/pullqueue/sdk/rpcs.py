@@ -216,7 +216,9 @@ def end_request() -> bool:
         clear_cache()  # what runs is a tasklet of the test, which sends the request
         return False
     writes = any(
-        each.gi_code.co_name in ("put", "delete", "transaction") and each.gi_frame
+        each.gi_frame
+        and each.gi_frame.f_globals.get("__name__") == "google.appengine.ext.ndb.context"
+        and each.gi_code.co_name in ("put", "delete", "transaction")
         for each in generators
     )
     old = tasklets.get_context()

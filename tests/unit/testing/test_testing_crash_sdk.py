@@ -181,6 +181,18 @@ def test_toplevel_awaits_what_a_handler_writes(
     assert not recwarn
 
 
+def test_a_tasklet_that_is_named_like_a_write_can_be_left(
+    run: Run, pushed: Queue, recwarn: pytest.WarningsRecorder
+) -> None:
+    @ndb.tasklet  # type: ignore[untyped-decorator]
+    def put() -> Any:
+        yield ndb.Key(Account, "old").get_async()
+
+    pushed.add()
+    run(send=lambda _: 200 if put() else 500)
+    assert not recwarn
+
+
 def test_a_tasklet_of_the_test_can_run_tasks(run: Run, pushed: Queue) -> None:
     """Beside it, what handlers do not await is left."""
     pushed.add()

@@ -79,8 +79,8 @@ def crash_test(
     Return the number of crashes, with whether these are all, and whose calls were seen. Calls of
     whoever was killed have no effect, so what it does while it ends (`finally`), or in threads,
     also after the test, does not change queues, services and databases. It opens no file for
-    writing, renames and removes none, and starts no program. What it changes in memory, in files
-    that are open, and at other servers is not undone.
+    writing, renames and removes none, starts no program, and sends nothing by requests and httpx.
+    What it changes in memory, in files that are open, and at other servers is not undone.
 
     Raises:
         CrashTestError: after some crashes `check` fails, or whatever took over does.

@@ -216,7 +216,8 @@ class _Result(int):
     """Whose calls were points: services, databases, `queues` and `point()`."""
     unseen: tuple[str, ...]
     """The databases that the app uses, and of which no call was seen; the subprocesses that actors
-    started, and their connections to servers whose calls are not points."""
+    started, their connections to servers whose calls are not points, their requests that mocks
+    answered, and their threads that `crash_test` could not follow."""
 
     def __new__(
         cls,

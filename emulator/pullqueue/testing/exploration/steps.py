@@ -372,7 +372,7 @@ def _describe_result(result: object) -> str:
 
 
 _MOST_CHOICES = 100_000
-_SEQUENCE = re.compile(r"r(\d{1,9}) ")
+_SEQUENCE = re.compile(r"r(\d{1,99}) ")
 _RUN = re.compile(r"(\d+)(?:x(\d+))?")
 
 
