@@ -266,7 +266,6 @@ def test_an_update_of_it_can_be_lost(
 
 def test_an_update_of_an_array_can_be_lost(race: Run, queue: Queue, load: Load) -> None:
     """A buffer of objects has only their addresses, which numpy does not tell the collector."""
-    pytest.importorskip("numpy")
     app = load(NUMPY)
     for read, write in CELLS_OF_NUMPY.values():
         with pytest.raises(RaceTestError, match="check returned False"):
