@@ -138,14 +138,14 @@ class Interrupter:
         sys.settrace(lambda *_: None)
 
     def let_go(self) -> None:
-        """Keep nothing of the worker, which has ended."""
+        """Keep nothing of the worker, which has ended, and trace this thread as before."""
         self._last.clear()
+        if (ident := threading.get_ident()) in self._traces:
+            sys.settrace(self._traces.pop(ident))
 
     def check_caught(self, who: str) -> None:
         """Raise an AssertionError if the worker could not be ended but in an `except`."""
         self.let_go()
-        if (ident := threading.get_ident()) in self._traces:
-            sys.settrace(self._traces.pop(ident))
         if self._catcher is not None:
             raise AssertionError(
                 f"{who}: {self._catcher} catches BaseException, so it cannot be stopped: catch "

@@ -130,6 +130,16 @@ def test_a_worker_that_catches_its_end_is_named(
     assert not app.LOCK.locked()
 
 
+def test_a_worker_that_fails_after_it_was_stopped_leaves_no_trace(
+    emulator: Emulator, queue: Queue, load: Load
+) -> None:
+    app = load(f"{SOURCE}\ndef fail(queue):\n    try: loop(queue)\n    finally: 1 / 0\n")
+    queue.add()
+
+    with traced_by(lambda *_: None), pytest.raises(ZeroDivisionError):
+        drain(emulator, lambda: app.fail(queue))
+
+
 def test_an_asynchronous_worker_that_catches_its_end_is_named(
     emulator: Emulator, queue: Queue, load: Load
 ) -> None:
