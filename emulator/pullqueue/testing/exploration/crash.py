@@ -154,7 +154,8 @@ class _CrashTrial(Trial):
     restart: Callable[[], object] | None
     """Resets what the app keeps in memory, as the start of a new instance does."""
     memory: Memory
-    """Compared in the run of the first crash: what is made once, and kept, is there by then."""
+    """Compared in the run of the first crash, without `restart`: what is made once, and kept, is
+    there by then."""
     crashes: int = 0
     """Number of crashes until now."""
     planned: int = 0
@@ -212,7 +213,7 @@ class _CrashTrial(Trial):
         """Run with a crash, and return what is wrong after it, if anything."""
         self.begin()
         injector = CrashInjector(plan, restart=self.restart and self._restart)
-        if not self.crashes:
+        if not self.crashes and self.restart is None:
             self.memory.begin()
             injector.look = self.memory.has_changed
         error: BaseException | None = None
