@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from itertools import count
+from weakref import WeakKeyDictionary
 
 from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec, movable_clock
 from pullqueue.engine import verbs
@@ -129,6 +130,10 @@ def _stored(queue: Queue, name: str) -> Task | None:
         return None
 
 
+asleep: WeakKeyDictionary[object, bool] = WeakKeyDictionary()
+"""Whether a task of asyncio that has slept in a block does so now."""
+
+
 class _Sleeper:
     """What the sleeps in one block do instead of waiting."""
 
@@ -157,24 +162,26 @@ class _Sleeper:
         Where the block ends before that, wait for the rest.
         """
         end_usec = self._clock.now_usec() + duration_usec(seconds)
-        asleep = end_usec, next(self._numbers)
-        self._sleeps.append(asleep)
+        end = end_usec, next(self._numbers)
+        self._sleeps.append(end)
         self._quiet_turns = 0
+        asleep[asyncio.current_task()] = True
         try:
             await real_sleep(0)
             while (now_usec := self._clock.now_usec()) < end_usec:
                 if self.is_over:
                     await real_sleep((end_usec - now_usec) / USEC_PER_SECOND)
                     return
-                if min(self._sleeps) == asleep:
+                if min(self._sleeps) == end:
                     self._quiet_turns += 1
                     if self._quiet_turns > _QUIET_TURNS:
                         self.sleep((end_usec - now_usec) / USEC_PER_SECOND)
                         continue
                 await real_sleep(0)
         finally:
-            self._sleeps.remove(asleep)
+            self._sleeps.remove(end)
             self._quiet_turns = 0
+            asleep[asyncio.current_task()] = False
 
 
 _of_thread = threading.local()

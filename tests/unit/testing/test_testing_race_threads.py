@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue as queues
 import subprocess
 import sys
@@ -87,6 +88,69 @@ def test_a_thread_renews_a_lease(race: Run, queue: Queue, how: str, every: float
     with pytest.raises(RaceTestError) as caught:
         run()
     assert any("thread renew: modify_task_lease" in step for step in caught.value.schedule)
+    with pytest.raises(RaceTestError) as again:
+        run(replay=caught.value.replay)
+    assert len(again.value.schedule) == len(caught.value.schedule)
+
+
+class AsyncRenewer:
+    """A worker under asyncio that works for `seconds`, while another task of its loop runs."""
+
+    def __init__(self, queue: Queue, beside: str, every: float, seconds: float) -> None:
+        self.queue = queue
+        self.beside = beside
+        self.every = every
+        self.seconds = seconds
+        self.done: list[str] = []
+
+    def setup(self) -> None:
+        self.done.clear()
+        self.queue.add(name="one")
+
+    async def work(self) -> None:
+        await asyncio.sleep(1)
+        for task in self.queue.lease_tasks(60, 1):
+            beside = asyncio.create_task(getattr(self, self.beside)(task))
+            await asyncio.sleep(self.seconds)
+            if self.beside != "handle":
+                await self.handle(task)
+            beside.cancel()
+
+    async def renew(self, task: Task) -> None:
+        while True:
+            await asyncio.sleep(self.every)
+            task = self.queue.modify_task_lease(task, 60)
+
+    async def beat(self, _: Task) -> None:
+        while True:
+            await asyncio.sleep(self.every)
+
+    async def handle(self, task: Task) -> None:
+        self.done.append(task.name)
+        self.queue.delete_tasks(task.name)
+
+
+@pytest.mark.parametrize(
+    ("beside", "every", "seconds", "is_right"),
+    [
+        ("renew", 59, 90, True),
+        ("renew", 60, 90, False),
+        ("beat", 200, 30, False),
+        ("handle", 0, 30, False),
+    ],
+)
+def test_a_task_of_asyncio_renews_a_lease(
+    race: Run, queue: Queue, beside: str, every: float, seconds: float, *, is_right: bool
+) -> None:
+    """As a thread does; time passes the main task, and one that does not sleep."""
+    app = AsyncRenewer(queue, beside, every, seconds)
+    run = partial(race, app.work, setup=app.setup, check=lambda: app.done == ["one"], copies=2)
+
+    if is_right:
+        assert run().is_complete
+        return
+    with pytest.raises(RaceTestError) as caught:
+        run()
     with pytest.raises(RaceTestError) as again:
         run(replay=caught.value.replay)
     assert len(again.value.schedule) == len(caught.value.schedule)

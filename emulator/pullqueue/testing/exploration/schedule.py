@@ -32,7 +32,7 @@ from pullqueue.testing.exploration.steps import (
     RacingActor,
     Step,
 )
-from pullqueue.testing.exploration.threads import ThreadActor
+from pullqueue.testing.exploration.threads import ThreadActor, is_beside_main_task
 from pullqueue.testing.interrupt import IDLE_STEPS, WorkerInterrupt
 from pullqueue.testing.points import Point
 from pullqueue.testing.points.actors import Lock, current_actor
@@ -178,6 +178,7 @@ class Schedule:
         with self._mutex:
             self._progress += 1
             actor.next_call, actor.pending = call, pending
+            actor.is_in_time = actor.is_thread or is_beside_main_task()
             actor.gates.append(gate)
             actor.settle()
             if self._ended.is_set():
@@ -361,7 +362,7 @@ class Schedule:
         event = self._next_event_usec(is_needed=not ready)
         if options:
             is_possible = event is not None or (asleep and self.moves_time)
-            if is_possible and not any(actor.is_thread for actor in ready):
+            if is_possible and not any(actor.is_in_time for actor in ready):
                 options[TIME] = None
         elif event is None and polling and all(a.idle_steps > IDLE_STEPS for a in polling):
             for actor in polling:

@@ -236,6 +236,8 @@ class RacingActor(Actor):
         """What it waits for."""
         self.lock_seconds = -1.0
         """How long; less than 0 is forever."""
+        self.is_in_time = False
+        """True if time does not pass its next call."""
         self.is_task = False
         """True if it is the handler of a push task."""
         self.preempts: str | None = None

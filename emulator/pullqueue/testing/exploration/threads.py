@@ -1,4 +1,4 @@
-"""Threads that actors of `race_test` start: time ends their sleeps, and not the machine's clock.
+"""Threads and tasks of asyncio that actors of `race_test` start: time ends their sleeps.
 
 From its first sleep on, such a thread is an actor. So a thread that renews leases does that while
 its worker sleeps, and another worker can go on before each renewal.
@@ -11,10 +11,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 
-from pullqueue.testing.clock import sleeping
+from pullqueue.testing.clock import asleep, sleeping
 from pullqueue.testing.exploration.steps import RacingActor, Turns
+from pullqueue.testing.interrupt import current_task
 from pullqueue.testing.patching import Patches
 from pullqueue.testing.place import is_frame_of_app
 from pullqueue.testing.points.actors import current_actor
@@ -93,6 +95,22 @@ class _Awaited:
 
     def __str__(self) -> str:
         return self._name
+
+
+_main_task: ContextVar[object] = ContextVar("main_task", default=None)
+"""The task of asyncio that makes the first call; those that it starts later copy its context."""
+
+
+def is_beside_main_task() -> bool:
+    """Return whether this is a task of asyncio that sleeps time and again while its main one does.
+
+    It counts as a thread does: one that renews leases is in time.
+    """
+    task, main = current_task(), _main_task.get()
+    if main is None:
+        _main_task.set(task)
+        return False
+    return task is not main and task in asleep and asleep.get(main, False)
 
 
 def _followed(thread: threading.Thread) -> ThreadActor | None:
