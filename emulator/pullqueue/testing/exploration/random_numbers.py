@@ -20,12 +20,11 @@ from pullqueue.testing.points.actors import current_actor
 def _own(name: str, draw: Callable[..., object]) -> Callable[..., object]:
     @wraps(draw)
     def draw_own(*args: object, **kwargs: object) -> object:
-        actor = current_actor()
+        actor, chosen = current_actor(), draw
         of_app = is_frame_of_app(sys._getframe(1))  # noqa: SLF001 - documented, of CPython
         if isinstance(actor, RacingActor) and of_app:
-            draw_of_actor: Callable[..., object] = getattr(actor.random, name)
-            return draw_of_actor(*args, **kwargs)
-        return draw(*args, **kwargs)
+            chosen = getattr(actor.random, name)
+        return chosen(*args, **kwargs)
 
     return draw_own
 
@@ -33,5 +32,4 @@ def _own(name: str, draw: Callable[..., object]) -> Callable[..., object]:
 @Patches
 def own_random_numbers(patches: Patches) -> None:
     """Have the functions of `random` draw, in a block, from the generator of who calls them."""
-    found = {name: vars(random)[name] for name in DRAWING if name in vars(random)}
-    patches.replace({draw: _own(name, draw) for name, draw in found.items()})
+    patches.replace({(draw := vars(random)[name]): _own(name, draw) for name in DRAWING})
