@@ -16,7 +16,8 @@ import pytest
 import responses
 from flask import Flask, Response
 
-from pullqueue import Queue
+from pullqueue import Emulator, Queue
+from pullqueue.engine.interceptors import QueueCall
 from pullqueue.errors import DeadlineExceededError, TransientError
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import Crash, CrashTestError
@@ -229,6 +230,30 @@ def test_work_before_the_response_is_done_by_the_retry(
     assert str(result) == (
         "all 4 crashes of calls to queues, without errors of calls (errors=True)"
     )
+
+
+def test_who_waits_for_a_call_does_not_wait_for_a_thread(
+    crash: Run, emulator: Emulator, queue: Queue, mails: Any
+) -> None:
+    """It is another of the handler's calls, in which others wait, as where a server answers."""
+    held = Event()
+
+    def slow(call: QueueCall, call_next: Callable[[], object]) -> object:
+        if call.verb == "fetch_statistics" and call.queue is queue:
+            held.wait(0.05)
+        return call_next()
+
+    def send(_: object) -> int:
+        Thread(target=careless(lambda: queue.add("mail"))).start()
+        queue.fetch_statistics()
+        return 200
+
+    with emulator.interceptors.installed(slow), pytest.raises(CrashTestError) as caught:
+        crash(send=send, **mails)
+
+    assert [each.title.rpartition(", ")[2] for each in caught.value.failures] == [
+        "after the response"
+    ]
 
 
 def test_a_thread_of_the_app_that_serves_all_runs_is_named(

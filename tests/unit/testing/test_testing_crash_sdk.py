@@ -207,6 +207,35 @@ def test_a_tasklet_of_the_test_can_run_tasks(run: Run, pushed: Queue) -> None:
     assert flow().key.id() == "old"
 
 
+@pytest.mark.parametrize("is_left", [True, False])
+def test_a_thread_of_a_pool_goes_on_after_the_handler_was_killed_in_it(
+    crash: Run, app: App, *, is_left: bool
+) -> None:
+    """What it does is after the response unless the handler waits for it, and not for a call."""
+
+    def send(request: PushRequest) -> int:
+        if request.url == "/ship":
+            app.ship()
+            return 200
+        charging = pool.submit(app.charge)
+        Account(id="beside").put()
+        if not is_left:
+            charging.result()
+        return 200
+
+    with ThreadPoolExecutor(1) as pool:
+        if is_left:
+            with pytest.raises(CrashTestError) as caught:
+                crash(setup=app.setup, check=app.check, send=send)
+            failures = caught.value.failures
+            assert len(failures) > 10
+            assert {each.calls[-1].rpartition(", ")[2] for each in failures} == {
+                "after the response"
+            }
+        else:
+            assert crash(setup=app.setup, check=app.check, send=send).is_complete
+
+
 def test_a_handler_begins_without_a_cache(crash: Run, app: App) -> None:
     """What setup has put is read from the datastore, as in a request of its own."""
     without_crash = [True]

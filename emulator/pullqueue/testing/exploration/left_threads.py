@@ -16,8 +16,9 @@ _CHECK_SECONDS = 0.001
 _MOST_CHECKS = 1000
 """How many checks a thread is waited for that goes on, or whose handler does: a second, or more
 where the machine is busy, so that those have their turns meanwhile."""
-_IDLES = 20
-"""How many checks find all threads of a handler waiting, such as for work, until that is over."""
+_IDLES = 100
+"""How many checks find all threads of a handler waiting, as for work, until that is over; threads
+of libraries that they wait for, as of the SDK, have their turns meanwhile."""
 
 
 def await_response(actor: Actor) -> None:
@@ -30,7 +31,8 @@ def await_response(actor: Actor) -> None:
     for _ in range(_MOST_CHECKS if starters else 0):
         if actor.response is not None or actor.has_ended:
             return
-        places = [_waiting_at(ident, is_of_app=True) for ident in starters]
+        is_calling = actor.is_calling  # it waits for that
+        places = [] if is_calling else [_waiting_at(each, is_of_app=True) for each in starters]
         if any(place is not None and place in before for place in places):
             return
         before = [*places]
@@ -39,12 +41,15 @@ def await_response(actor: Actor) -> None:
 
 def await_threads(actor: Actor) -> bool:
     """Return when the threads of an actor have ended; False: they go on, or wait for something."""
+    before: list[object] = []
     idle = 0
     for _ in range(_MOST_CHECKS):
         left = [idents for each, idents in [*begun.items()] if threads.get(each) is actor]
         if not left:
             return True
-        idle = idle + 1 if all(ids and _waiting_at(ids[0]) for ids in left) else 0
+        places = [ids and _waiting_at(ids[0]) for ids in left]
+        idle = idle + 1 if all(places) and places == before else 0
+        before = [*places]
         if idle == _IDLES:
             break
         _pause()

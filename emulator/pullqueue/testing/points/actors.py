@@ -94,6 +94,14 @@ class Actor(Interrupter):
     def settle(self) -> None:
         """Note that this thread waits, if the actor has started it."""
 
+    @property
+    def is_calling(self) -> bool:
+        """True if another of its threads carries a call out."""
+        if self._carrying_out.acquire(blocking=False):
+            self._carrying_out.release()
+            return False
+        return True
+
     def carry_out(self, call: object, call_next: Callable[[], object]) -> object:
         """Carry a call out, unless the actor has ended, which waits until the call is made.
 
@@ -322,8 +330,18 @@ def _of(actor: Actor | None, function: Callable[..., Any], idents: list[int]) ->
         idents.append(threading.get_ident())
         try:
             with _acting(actor):
-                return function(*args, **kwargs)
+                try:
+                    return function(*args, **kwargs)
+                finally:
+                    if actor is not None and actor.has_ended:
+                        _drop_requests()
         finally:
             _starters.reset(token)
 
     return run
+
+
+def _drop_requests() -> None:
+    """Drop what ndb keeps in this thread of a pool, which goes on with other calls."""
+    if rpcs := sys.modules.get("pullqueue.sdk.rpcs"):
+        rpcs.drop_requests()
