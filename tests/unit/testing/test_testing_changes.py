@@ -289,18 +289,17 @@ def _do_nothing() -> None:
     """Run in a process of its own."""
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_a_process_of_multiprocessing_is_named(run: Run, method: str) -> None:
-    """There is no audit event where it is not forked."""
+def test_a_process_that_is_not_forked_is_named(crash: Run, queue: Queue) -> None:
+    """There is no audit event for it."""
 
     def work() -> None:
-        process = multiprocessing.get_context(method).Process(target=_do_nothing)  # type: ignore[attr-defined]
+        queue.delete_tasks(queue.lease_tasks(60, 1))
+        process = multiprocessing.get_context("spawn").Process(target=_do_nothing)
         process.start()
         process.join()
 
-    place = r"\(.*test_testing_changes.py:\d+ in work\)"
-    names = run(work).unseen
-    assert re.fullmatch(rf"a subprocess {place}", names[0])
+    (name,) = crash(work, setup=queue.add).unseen
+    assert re.fullmatch(r"a subprocess \(.*test_testing_changes.py:\d+ in work\)", name)
 
 
 def test_a_connection_to_another_server_is_named(run: Run) -> None:
