@@ -79,8 +79,8 @@ def describe_os_error(error: BaseException) -> str:
 
 
 def decimal(number: float) -> str:
-    """Return a number without zeros at its end, and without an exponent from 1e-9 on."""
-    return f"{number:g}" if 0 < number < 1e-9 else f"{number:.9f}".rstrip("0").rstrip(".")
+    """Return a number without an exponent and without zeros at its end."""
+    return f"{number:.9f}".rstrip("0").rstrip(".")
 
 
 def format_span(seconds: float) -> str:

@@ -61,7 +61,8 @@ class Rate:
     """`s`, `m`, `h` or `d`."""
 
     def __str__(self) -> str:
-        return f"{decimal(self.count)}/{self.unit}"
+        is_tiny = 0 < self.count < 1e-9
+        return f"{f'{self.count:g}' if is_tiny else decimal(self.count)}/{self.unit}"
 
     @property
     def per_second(self) -> float:
