@@ -14,6 +14,8 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
+_ROOTS = (".git", "pyproject.toml", "pytest.ini", "setup.py", "tox.ini")
+"""Files of which the folder of a project has one."""
 _OF_TESTS = ("test_", "tests", "conftest")
 """Beginnings of the names of modules and folders that are not the app's."""
 
@@ -190,8 +192,18 @@ _others: dict[str, ModuleType] = {}
 
 
 @cache
+def _project_of(folder: Path) -> Path:
+    """Return the folder of a project, or where that has none of these files, the current one."""
+    found = [
+        each for each in (folder, *folder.parents) if any((each / name).exists() for name in _ROOTS)
+    ]
+    return found[-1] if found else Path.cwd()
+
+
+@cache
 def is_test_module(name: str) -> bool:
     """Return whether a module is one of tests, by its name, or because it is below `tests/`."""
-    path, folder = Path(str(getattr(sys.modules.get(name), "__file__", ""))), Path.cwd()
+    path = Path(str(getattr(sys.modules.get(name), "__file__", "")))
+    folder = _project_of(path.parent)
     parts = path.relative_to(folder).parts[:-1] if path.is_relative_to(folder) else ()
     return any(part.startswith(_OF_TESTS) for part in (*parts, *name.split(".")))

@@ -105,7 +105,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
 
     def load(source: str, name: str = "an_app", *, folder: str = ".") -> Any:
         path = tmp_path / folder / f"{name.replace('.', '/')}.py"
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
         monkeypatch.syspath_prepend(tmp_path / folder)
         names.extend([name, name.partition(".")[0]])

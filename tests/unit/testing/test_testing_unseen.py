@@ -13,6 +13,7 @@ import sqlalchemy
 from executing import forked_python
 
 from pullqueue import Queue
+from pullqueue.testing import place
 
 pytestmark = pytest.mark.slow
 
@@ -140,6 +141,30 @@ def test_other_modules_and_those_of_tests_are_permitted(
     load(source, name)
 
     assert race(queue.fetch_statistics, copies=2).unseen == ()
+
+
+@pytest.mark.parametrize("file", [".git", "pyproject.toml", "pytest.ini", "setup.py", "tox.ini"])
+def test_helpers_of_tests_are_known_wherever_a_test_runs(
+    race: Run,
+    queue: Queue,
+    load: Load,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    *,
+    file: str,
+) -> None:
+    """The folder of a project has such a file; a test can have changed the current one."""
+    project = tmp_path / "project"
+    name = f"helper_{file.strip('.').partition('.')[0]}"
+    helper = load("import sqlite3", name, folder="project/tests/support")
+    (project / file).touch()
+    monkeypatch.chdir("/")
+
+    assert race(queue.fetch_statistics, copies=2).unseen == ()
+    monkeypatch.setattr(helper, "__file__", str(project / "helper.py"))
+    place.is_test_module.cache_clear()
+    with pytest.raises(AssertionError, match=f"^race_test: {name} uses sqlite3, and "):
+        race(queue.fetch_statistics, copies=2)
 
 
 def test_a_driver_is_seen_if_what_calls_it_is(
