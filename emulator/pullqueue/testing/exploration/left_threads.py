@@ -16,6 +16,8 @@ _CHECK_SECONDS = 0.001
 _MOST_CHECKS = 1000
 """How many checks a thread is waited for that goes on, or whose handler does: a second, or more
 where the machine is busy, so that those have their turns meanwhile."""
+_WAITS = 20
+"""How many checks in a row find who has started a thread waiting, until it waits for that one."""
 _IDLES = 100
 """How many checks find all threads of a handler waiting, as for work, until that is over; threads
 of libraries that they wait for, as of the SDK, have their turns meanwhile."""
@@ -24,18 +26,17 @@ of libraries that they wait for, as of the SDK, have their turns meanwhile."""
 def await_response(actor: Actor) -> None:
     """In a thread that an actor has started: return when it has responded, or waits for this one.
 
-    Twice in a row at the same place, or it could be about to go on.
+    Many times in a row at the same place: a loop waits for threads of libraries, too.
     """
-    starters = started_by()
-    before: list[object] = []
+    starters, waits = started_by(), dict[object, int]()
     for _ in range(_MOST_CHECKS if starters else 0):
         if actor.response is not None or actor.has_ended:
             return
         is_calling = actor.is_calling  # it waits for that
         places = [] if is_calling else [_waiting_at(each, is_of_app=True) for each in starters]
-        if any(place is not None and place in before for place in places):
+        waits = {place: waits.get(place, 0) + 1 for place in places if place}
+        if _WAITS in waits.values():
             return
-        before = [*places]
         _pause()
 
 
