@@ -16,8 +16,16 @@ import pytest
 from ledgers import Ledger
 
 from pullqueue import Emulator, ManualClock, Queue
-from pullqueue.testing import Attempt, CrashResult, RaceResult, crash_test, race_test, run_tasks
-from pullqueue.testing.exploration import memory, search
+from pullqueue.testing import (
+    Attempt,
+    CrashResult,
+    RaceResult,
+    crash_test,
+    memory,
+    race_test,
+    run_tasks,
+)
+from pullqueue.testing.exploration import search
 from pullqueue.testing.place import app_modules
 
 HELPERS = {path.stem for path in Path(__file__).parents[2].glob("support/*.py")}

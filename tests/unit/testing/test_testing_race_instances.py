@@ -16,7 +16,7 @@ import pytest
 from pullqueue import Queue
 from pullqueue.testing import RaceResult, RaceTestError
 from pullqueue.testing.exploration.locks import InstanceLock, raced_locks
-from pullqueue.testing.exploration.memory import Memory
+from pullqueue.testing.memory import Memory
 
 Run = Callable[..., RaceResult]
 Load = Callable[[str], Any]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pullqueue import Queue
-from pullqueue.testing import RaceResult, RaceTestError
-from pullqueue.testing.exploration import contents, memory
+from pullqueue.testing import RaceResult, RaceTestError, memory
+from pullqueue.testing.memory import contents
 
 pytestmark = pytest.mark.slow
 

@@ -17,9 +17,9 @@ from pullqueue.engine.queue import Queue
 from pullqueue.testing import arguments
 from pullqueue.testing.draining import Driver, Worker
 from pullqueue.testing.exploration.injector import CALLER_GETS_ERROR, CrashInjector, CrashPlan
-from pullqueue.testing.exploration.memory import Memory
 from pullqueue.testing.exploration.progress import Stopwatch
 from pullqueue.testing.exploration.results import CrashFailure, CrashResult, CrashTestError
+from pullqueue.testing.memory import Memory
 from pullqueue.testing.place import note_apps
 from pullqueue.testing.points import Trial
 from pullqueue.testing.sender import App, Sender, SendFunction

@@ -15,8 +15,8 @@ from itertools import count
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from pullqueue.testing.exploration.memory import Memory
 from pullqueue.testing.exploration.steps import RacingActor
+from pullqueue.testing.memory import Memory
 from pullqueue.testing.patching import replaced_everywhere
 from pullqueue.testing.points.actors import Actor, current_actor
 from pullqueue.testing.points.footprint import CHANGED, Footprint

@@ -22,7 +22,6 @@ from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.testing import arguments
 from pullqueue.testing.exploration.handlers import Refusal
 from pullqueue.testing.exploration.locks import InstanceLock, raced_locks
-from pullqueue.testing.exploration.memory import Memory
 from pullqueue.testing.exploration.progress import Stopwatch
 from pullqueue.testing.exploration.random_numbers import own_random_numbers
 from pullqueue.testing.exploration.results import RaceFailure, RaceResult, RaceTestError
@@ -30,6 +29,7 @@ from pullqueue.testing.exploration.schedule import Schedule
 from pullqueue.testing.exploration.search import SEQUENCES, Outcome, Plan, Search
 from pullqueue.testing.exploration.steps import REPLAY_DIFFERS, format_replay, parse_replay
 from pullqueue.testing.exploration.threads import following_threads
+from pullqueue.testing.memory import Memory
 from pullqueue.testing.place import note_apps
 from pullqueue.testing.points import Trial
 from pullqueue.testing.sender import App, Sender, SendFunction

@@ -23,7 +23,6 @@ from pullqueue.testing.arguments import SelectQueues
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.exploration.blocking import stacks, wait_for_end
 from pullqueue.testing.exploration.handlers import PushTasks, Refusal
-from pullqueue.testing.exploration.memory import Memory
 from pullqueue.testing.exploration.steps import (
     REPLAY_DIFFERS,
     TIME,
@@ -34,6 +33,7 @@ from pullqueue.testing.exploration.steps import (
 )
 from pullqueue.testing.exploration.threads import ThreadActor, is_beside_main_task
 from pullqueue.testing.interrupt import IDLE_STEPS, WorkerInterrupt
+from pullqueue.testing.memory import Memory
 from pullqueue.testing.points import Point
 from pullqueue.testing.points.actors import Lock, current_actor
 from pullqueue.testing.points.databases import release

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CellType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from pullqueue.testing.exploration.contents import Kind, Kinds, NotComparableError
+from pullqueue.testing.memory.contents import Kind, Kinds, NotComparableError
 from pullqueue.testing.place import app_modules, is_app_module, is_test_module
 
 _MOST_OBJECTS = 20_000
