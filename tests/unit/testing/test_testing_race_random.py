@@ -6,15 +6,20 @@ import random
 import uuid
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from random import randrange
 from typing import Any
 
 import pytest
+from tables import each_row
 
 from pullqueue import Queue
 from pullqueue.testing import RaceResult, RaceTestError
 from pullqueue.testing.exploration import search
+from pullqueue.testing.exploration.search import Plan
+from pullqueue.testing.exploration.steps import Choice, Pending
 from pullqueue.testing.patching import DRAWING
+from pullqueue.testing.points.footprint import NOTHING
 
 Run = Callable[..., Any]
 SHARDS = 5
@@ -154,21 +159,62 @@ def test_numbers_that_a_library_draws_do_not_count(race: Run, queue: Queue) -> N
     assert "random numbers" not in str(race(draw_in_library, copies=2, preemptions=0))
 
 
-def test_calls_that_only_the_first_run_has_do_not_matter(race: Run, queue: Queue) -> None:
-    """Such as the one that loads a script, or opens a connection."""
-    for first in (True, False):
-        loaded: list[None] = [] if first else [None]
+def test_calls_that_only_the_first_run_has_do_not_matter(
+    race: Run, queue: Queue, tmp_path: Path
+) -> None:
+    """Such as the one that loads a script; of what is in memory, the first run is not looked at."""
+    counts: list[int] = []
+    for first in (False, True):
+        loaded = tmp_path / str(first)
+        loaded.mkdir(exist_ok=True)
+        if first:
+            loaded.rmdir()
 
         def call() -> None:
-            if not loaded:  # noqa: B023
-                loaded.append(None)  # noqa: B023
+            if not loaded.exists():  # noqa: B023
+                loaded.mkdir()  # noqa: B023
                 queue.fetch_statistics()
             queue.fetch_statistics()
             queue.fetch_statistics()
 
-        result = race(call, copies=2, reduce=False, instances=False)
+        result = race(call, copies=2, reduce=False, instances=False, seed=1)
+        counts.append(int(result))
         assert result.is_complete
         assert "differ from" not in str(result)
+    assert counts[1] == 1 + 2 * counts[0]  # the first, and all others once more
+
+
+@each_row(
+    ("made", "length", "different"),
+    [
+        ("a1/ab a2/ab b3/ab", 3, None),
+        ("a1/ab b9/b", 1, None),
+        ("a1/ab b9/ab", 2, None),
+        ("a1/ab b9/ab b3/ab", 3, 1),
+        ("a1/a a2/ab", 2, 0),
+        ("a1/ab a2/a", 2, 1),
+        ("a1/ab a2/ab", 3, 2),
+        ("a1/ab", 3, 1),
+    ],
+)
+def test_a_run_follows_its_plan_until_the_choice_that_it_makes_otherwise(
+    made: str, length: int, different: int | None
+) -> None:
+    """Each is who goes on, from which call, of whom; the last one only has to be of the same."""
+
+    def choice(text: str) -> Choice:
+        (who, call), keys = text[:2], text[3:]
+        pending = Pending(who, call, NOTHING)
+        options = {ord(key): key for key in keys}
+        empty = frozenset[str]()
+        return Choice(
+            options, None, {ord(who): pending}, empty, empty, is_waiting=False, chosen=ord(who)
+        )
+
+    earlier = tuple(map(choice, ["a1/ab", "a2/ab", "b3/ab"]))
+    found = search._find_difference(Plan(earlier, length, 0), tuple(map(choice, made.split())))
+
+    assert found is (None if different is None else earlier[different])
 
 
 def test_calls_that_differ_from_run_to_run_are_said(race: Run, queue: Queue) -> None:
