@@ -41,6 +41,8 @@ def count():
         read = value
         queue.fetch_statistics()
         value = read + 1
+        if "{kind}" == "Condition":
+            lock.notify_all()
 """
 
 
@@ -56,6 +58,7 @@ def test_each_actor_has_its_own_lock_of_the_app(
     with pytest.raises(RaceTestError) as caught:
         run()
     assert "each actor has its own an_app.lock, as instances have" in str(caught.value)
+    assert "check returned False" in str(caught.value)
     assert run(instances=False).is_complete
     assert app.lock is lock
 

@@ -203,7 +203,7 @@ def test_a_run_follows_its_plan_until_the_choice_that_it_makes_otherwise(
     """Each is who goes on, from which call, of whom; the last one only has to be of the same."""
 
     def choice(text: str) -> Choice:
-        (who, call), keys = text[:2], text[3:]
+        who, call, keys = text[0], text[1], text[3:]
         pending = Pending(who, call, NOTHING)
         options = {ord(key): key for key in keys}
         empty = frozenset[str]()
