@@ -162,7 +162,7 @@ class Trial:
         self.emulator.names = random_names(0)
         if rpcs := loaded_rpcs():
             rpcs.flush_memcache()
-        self._footprints = ServiceFootprints()
+        self._footprints, self._expires_from = ServiceFootprints(), None
         self._follow_databases()
         refuse_lazy(self.setup(), "setup")
         if rpcs:
