@@ -90,6 +90,7 @@ def test_a_point_is_one_crash(crash: Run, emulator: Emulator) -> None:
     crashes = crash(send=handle, setup=emulator.queue("pushed").add, check=lambda: None)
 
     assert crashes == 2 + 1  # and its response
+    assert str(crashes).endswith(", without crashes after what point() is called for")
 
 
 def test_a_point_without_a_hook_is_shown_where_it_is(

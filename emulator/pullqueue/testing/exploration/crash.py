@@ -171,7 +171,7 @@ class _CrashTrial(Trial):
         if not self.errors:
             yield "without errors of calls (errors=True)"
         if "point()" in self.seen:
-            yield "killed at point(), not after what follows it"
+            yield "without crashes after what point() is called for"
         if self.hides_responses:
             yield "not of what handlers do after their responses (send=)"
 
