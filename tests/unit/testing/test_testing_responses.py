@@ -35,7 +35,7 @@ def test_the_last_status_of_a_wsgi_app_is_that_of_the_response(
         return [b"a"]
 
     with actor.acting():
-        parts = noting_end(app)({}, lambda *arguments: started.append(arguments))  # type: ignore[arg-type] # stands in
+        parts = noting_end(app)({}, lambda *arguments: started.append(arguments))  # type: ignore[arg-type] # as it is called
         seen += [actor.response for _ in parts]
 
     assert started == [(line, [], None) for line in lines]
