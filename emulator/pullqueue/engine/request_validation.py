@@ -77,7 +77,8 @@ def _check_url(url: object, limits: Limits, *, absolute_urls: bool) -> None:
         rule = "it must begin with one /"
         if absolute_urls:
             is_of_web = url.lower().startswith(("http:", "https:"))
-            rule = "it has no host" if is_of_web else f"{rule} or http:// or https://"
+            no_host = "it has no host: write one after http:// or https://"
+            rule = no_host if is_of_web else f"{rule} or http:// or https://"
         elif _is_absolute(url):
             rule += (
                 "; tasks with HTTP targets can only be created through the Cloud Tasks API: call "

@@ -118,7 +118,7 @@ refuse(
                 http("https://bücher.example/ü"),
                 rf'{HTTP}.url is "https://bücher.example/ü": its host is not valid; write a host',
             ),
-            (http("http://"), r'url is "http://": it has no host'),
+            (http("http://"), r'url is "http://": it has no host: write one after http'),
             (http(headers={"X-A": "b" * 81_917}), f"{HTTP}.headers have 81920 bytes: they must"),
             (http(oidcToken={}), f"{HTTP}.oidc_token.service_account_email is missing"),
             (
