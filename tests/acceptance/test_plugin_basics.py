@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 import requests
@@ -240,8 +241,8 @@ def test_errors_are_shown_where_the_test_asked(run: Run) -> None:
 
 
 def test_the_log_of_a_failed_race_is_that_of_its_order(run: Run) -> None:
-    """Its check reads `caplog`, which has all of it at once."""
-    result = run("""
+    """Its check reads `caplog`, which has all of it at once, as a file has."""
+    source = """
         import logging
         from pullqueue.testing import race_test
 
@@ -260,9 +261,11 @@ def test_the_log_of_a_failed_race_is_that_of_its_order(run: Run) -> None:
                 assert caplog.messages != ["other", "one"]
 
             race_test(pullqueue_emulator, one, other, setup=caplog.clear, check=check)
-    """)
+    """
+    result = run(source, "--log-file=log.txt", "--log-file-format=%(message)s")
 
     result.assert_outcomes(failed=1)
+    assert Path("log.txt").read_text().split()[:3] == ["one", "other", "other"]
     log = result.stdout.str().partition("Captured log call")[2]
     assert [line.split()[2] for line in log.splitlines() if "WARNING" in line] == ["other", "one"]
 

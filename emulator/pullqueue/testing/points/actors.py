@@ -315,10 +315,10 @@ def _of_living(handle: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_printing(handler: logging.Handler) -> bool:
     """Return whether a handler only shows records, so that the test does not read them from it."""
-    if type(handler).__module__ == "_pytest.logging":
-        return handler.name != "caplog"  # which the plugin sets
     if not isinstance(handler, logging.StreamHandler) or isinstance(handler, logging.FileHandler):
         return False
+    if type(handler).__module__ == "_pytest.logging":
+        return handler.name != "caplog"  # which the plugin sets
     return not isinstance(handler.stream, StringIO)
 
 
