@@ -16,6 +16,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
 from pullqueue.tasks import DeleteResult
 from pullqueue.testing import arguments, interrupt
+from pullqueue.testing.arguments import Errors, Severity
 from pullqueue.testing.clock import FixtureClock, sleeping
 from pullqueue.testing.describing import describe
 from pullqueue.testing.running import TaskRunner
@@ -27,11 +28,7 @@ Worker = Callable[[], object]
 AsyncWorker = Callable[[], Awaitable[object]]
 
 _CHANGES = frozenset({"add", "modify_task_lease", "purge"})
-_SEVERITY: dict[arguments.Errors, arguments.Severity] = {
-    "raise": "warn",
-    "strict": "error",
-    "retry": "ignore",
-}
+_SEVERITY: dict[Errors, Severity] = {"raise": "warn", "strict": "error", "retry": "ignore"}
 """What an exhausted task does to the test, by what an error of a handler does."""
 
 
@@ -43,7 +40,7 @@ def drain(
     app: App | None = None,
     send: SendFunction | None = None,
     deferred: bool = False,
-    errors: arguments.Errors = "raise",
+    errors: Errors = "raise",
     max_calls: int = 1000,
 ) -> int:
     """Call an app's worker until the pull queues are empty, and return the number of calls.
@@ -94,7 +91,7 @@ async def drain_async(
     app: App | None = None,
     send: SendFunction | None = None,
     deferred: bool = False,
-    errors: arguments.Errors = "raise",
+    errors: Errors = "raise",
     max_calls: int = 1000,
 ) -> int:
     """Await an asynchronous worker until the pull queues are empty; return the number of calls.

@@ -26,6 +26,7 @@ from pullqueue.push.retry import find_retry, has_no_limit
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.tasks import Task, count_tasks, is_success
 from pullqueue.testing import arguments
+from pullqueue.testing.arguments import Errors
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe, describe_payload
 from pullqueue.testing.points import loaded_rpcs
@@ -48,7 +49,7 @@ def run_tasks(
     queues: Iterable[Queue | str] | None = None,
     until: Until = "now",
     follow: bool = True,
-    errors: arguments.Errors = "raise",
+    errors: Errors = "raise",
     rates: bool = False,
     deferred: bool = False,
     max_attempts: int = 1000,
@@ -122,7 +123,7 @@ def run_task(
     app: App | None = None,
     *,
     send: SendFunction | None = None,
-    errors: arguments.Errors = "raise",
+    errors: Errors = "raise",
     deferred: bool = False,
 ) -> Attempt:
     """Send one push task to an app, whether or not it is due, and return the attempt.

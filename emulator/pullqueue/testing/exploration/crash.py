@@ -15,6 +15,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.testing import arguments
+from pullqueue.testing.arguments import Severity
 from pullqueue.testing.draining import Driver, Worker
 from pullqueue.testing.exploration.injector import CALLER_GETS_ERROR, CrashInjector, CrashPlan
 from pullqueue.testing.exploration.progress import Stopwatch
@@ -39,8 +40,8 @@ def crash_test(
     services: bool = True,
     errors: bool = False,
     restart: Callable[[], object] | None = None,
-    unseen: arguments.Severity = "error",
-    undeleted: arguments.Severity = "warn",
+    unseen: Severity = "error",
+    undeleted: Severity = "warn",
     max_calls: int = 1000,
 ) -> CrashResult:
     """Check that a worker, or an app's handlers, survive a crash at any of their calls.

@@ -20,6 +20,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.faults.fault import find_faults
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.testing import arguments
+from pullqueue.testing.arguments import Severity
 from pullqueue.testing.exploration.handlers import Refusal
 from pullqueue.testing.exploration.locks import InstanceLock, raced_locks
 from pullqueue.testing.exploration.progress import Stopwatch
@@ -60,8 +61,8 @@ def race_test(
     instances: bool = True,
     services: bool = True,
     errors: Literal["raise", "retry"] = "raise",
-    unseen: arguments.Severity = "error",
-    undeleted: arguments.Severity = "warn",
+    unseen: Severity = "error",
+    undeleted: Severity = "warn",
     max_calls: int = 1000,
 ) -> RaceResult:
     """Check what workers and handlers do to each other, in every order of their calls.
