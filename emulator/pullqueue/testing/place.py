@@ -194,10 +194,11 @@ _others: dict[str, ModuleType] = {}
 @cache
 def _project_of(folder: Path) -> Path:
     """Return the folder of a project, or where that has none of these files, the current one."""
-    found = [
-        each for each in (folder, *folder.parents) if any((each / name).exists() for name in _ROOTS)
-    ]
-    return found[-1] if found else Path.cwd()
+    for each in (folder, *folder.parents):
+        is_of_tests = each.name.startswith(_OF_TESTS)  # which can have settings of their own
+        if not is_of_tests and any((each / name).exists() for name in _ROOTS):
+            return each
+    return Path.cwd()
 
 
 @cache

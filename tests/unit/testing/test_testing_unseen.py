@@ -158,6 +158,7 @@ def test_helpers_of_tests_are_known_wherever_a_test_runs(
     name = f"helper_{file.strip('.').partition('.')[0]}"
     helper = load("import sqlite3", name, folder="project/tests/support")
     (project / file).touch()
+    (project / "tests" / file).touch()
     monkeypatch.chdir("/")
 
     assert race(queue.fetch_statistics, copies=2).unseen == ()
