@@ -545,26 +545,26 @@ def test_a_failure_links_to_its_requests_or_tasks(
 
     queue, clock = state.emulator.queue("once"), state.emulator.clock
     assert isinstance(clock, ManualClock)
-    for reason, tasks in ((b"<b>down</b>", 2), (b"full", 1)):
+    for reason, tasks, seconds in ((b"<b>down</b>", 2, 600), (b"full", 1, 60), (b"full", 2, 600)):
         fail(reason)
         queue.add_many([NewTask()] * tasks)
         queue.lease_tasks(1, 9)
-        clock.advance(600)
+        clock.advance(seconds)
     fail(b"full")
 
     page = console.page("/activity?since=00:00")
-    later = console.text("/activity?since=2026-01-01T00:20:01Z")
+    later = console.text("/activity?since=2026-01-01T00:21:01Z")
 
     links = re.findall(r'href="/console([^"]+)">(\d+) (\w+) .*? (\S+)</a>', page)
     assert [(count, what, end) for _, count, what, end in links] == [
-        ("2", "attempts", "(full)"),
-        ("1", "task", "exhausted"),
+        ("3", "attempts", "(full)"),
+        ("3", "tasks", "exhausted"),
         ("2", "tasks", "exhausted"),
         ("1", "attempt", "(<b>down</b>)"),
     ]
     for path, count, _, _ in links:
         assert len(re.findall('<tr id="row-', console.page(path))) == int(count)
-    assert "Nothing failed since 2026-01-01T00:20:01Z." in later
+    assert "Nothing failed since 2026-01-01T00:21:01Z." in later
     state.requests.clear()
     queue.remove_exhausted([task.name for task in queue.exhausted])
     assert not re.search('<a id="failed-', console.page("/activity"))

@@ -194,6 +194,7 @@ def test_each_part_of_a_chart_says_what_it_shows() -> None:
     assert chart.column_width == 16
     day = build_chart(FLOW, NOW_USEC, "1440")
     assert (day.unit, len(day.columns)) == ("tasks per 24 min", 60)
+    assert [column.text[11:20] for column in day.columns[-2:]] == ["00:13 UTC", "00:37 UTC"]
 
 
 def test_a_chart_of_queues_names_the_busiest() -> None:
