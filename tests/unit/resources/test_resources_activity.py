@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 
 import pytest
 from console_client import ConsoleClient
 from control_client import ControlClient
 from scenes import steps_of
+from tables import each_row
 
 from pullqueue import Emulator, ManualClock, NewTask
+from pullqueue.clock import to_usec
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.limits import MIB
 from pullqueue.observe.mail_log import Attachment, Mail, MailLog
 from pullqueue.observe.models import Request
+from pullqueue.resources.models import parse_since
 from pullqueue.runtime.state import ServerState
 from pullqueue.server.lifecycle import Server
 from pullqueue.structs import Bytes
 from pullqueue.text import format_size
+
+
+@each_row(
+    ("now", "since", "meant"),
+    [
+        ("2026-01-02T14:05:00Z", "14:04:59", "2026-01-02T14:04:59Z"),
+        ("2026-01-02T14:05:00Z", "14:05", "2026-01-02T14:05:00Z"),
+        ("2026-01-02T14:05:00Z", "14:05:01", "2026-01-01T14:05:01Z"),
+        ("0001-01-02T14:05:00Z", "14:06", "0001-01-01T14:06:00Z"),
+        ("0001-01-01T14:05:00Z", "14:06", "0001-01-01T14:06:00Z"),
+    ],
+)
+def test_a_time_of_the_day_is_the_last_one_that_there_was(now: str, since: str, meant: str) -> None:
+    """On the first day of all it can be later."""
+    now_usec = to_usec(datetime.fromisoformat(now))
+
+    assert parse_since(since, now_usec) == datetime.fromisoformat(meant)
 
 
 def fail(

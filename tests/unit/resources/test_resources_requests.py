@@ -275,6 +275,9 @@ def test_queues_that_a_client_makes_up_have_no_share(
     assert (len(kept), kept.count("pull")) == (100, 2)
     assert (kept[:2], kept[-1]) == (["push", "pull"], "pull")
     assert len(log.latest_of("pull", last=timedelta(minutes=1))) == 2
+    assert isinstance(emulator.clock, ManualClock)
+    emulator.clock.advance(60)
+    assert log.latest_of("pull", last=timedelta(minutes=1)) == []
     log.clear()
     record("pull", 404)
     assert [each.queue for each in log.latest()] == ["pull"]
