@@ -244,10 +244,13 @@ def test_an_error_of_the_worker_that_takes_over_is_found(crash: Run, app: App) -
 
 def test_what_is_wrong_without_a_crash_is_not_a_failed_crash(crash: Run, app: App) -> None:
     queue = app.queue
+    long = type("Long", (tuple,), {"__repr__": lambda _: "x" * 5000})
     results: list[object] = [False, 0, "", [], Decimal(0)]
     for false in results:
         with pytest.raises(AssertionError, match=rf"^check returned {re.escape(repr(false))}$"):
             crash(app.work, setup=app.start, check=lambda: false)  # noqa: B023
+    with pytest.raises(AssertionError, match=r"^check returned x{50,500}\W"):
+        crash(app.work, setup=app.start, check=long)
     with pytest.raises(AssertionError, match=r"^crash_test: setup left no task in a pull"):
         crash(app.work, setup=queue.purge)
     with pytest.raises(AssertionError, match=r"^crash_test: the worker makes no call to a queue$"):
