@@ -83,7 +83,7 @@ def test_actors_that_choose_the_same_are_found_and_repeated(
 ) -> None:
     random.seed("the test's own")
     state = random.getstate()
-    with pytest.raises(RaceTestError) as caught:
+    with pytest.raises(RaceTestError, match="check returned False") as caught:
         race_shards(choose, seed=seed)
 
     sequence = int(caught.value.replay.split()[0].removeprefix("r"))
