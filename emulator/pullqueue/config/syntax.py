@@ -245,7 +245,7 @@ class _Fault:
             return None
         at = self._content(self._number)
         if self._at > at.start and self._problem.startswith("did not find expected key"):
-            message = "unexpected text after a quoted value: put the whole value in quotes"
+            message = "unexpected text after the value: remove it, or put all of it in quotes"
             return Report(at=Place(self._at, at.end), message=message)
         column = len(self._line) - len(self._line.lstrip())
         if self._line[column] == "-":

@@ -21,6 +21,7 @@ from pullqueue.engine.interceptors import QueueCall
 from pullqueue.errors import DeadlineExceededError, TransientError
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import Crash, CrashTestError
+from pullqueue.testing.exploration import left_threads
 
 Run = Callable[..., Any]
 Mail = Callable[[], object]
@@ -288,8 +289,11 @@ def test_a_thread_of_the_app_that_serves_all_runs_is_named(
     assert named.endswith(" in consume)")
 
 
-def test_a_thread_that_goes_on_is_named(crash: Run, queue: Queue, mails: Any) -> None:
+def test_a_thread_that_goes_on_is_named(
+    crash: Run, queue: Queue, mails: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether it does something, or waits, such as a timer."""
+    monkeypatch.setattr(left_threads, "_MOST_CHECKS", 100)
     goes_on, waits, started = [True], Event(), set[object]()
 
     def work() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np  # noqa: F401 - it is loaded once; tests of the plugin unload what they load
 import pytest
 
 from pullqueue import Queue

@@ -255,11 +255,7 @@ class _CrashTrial(Trial):
                 raise
 
     def _restart(self) -> None:
-        running, self.running = self.running, None
-        try:
-            arguments.refuse_lazy(self.restart and self.restart(), "restart")
-        finally:
-            self.running = running
+        arguments.refuse_lazy(self.restart and self.restart(), "restart")
 
     @bypass_interceptors()
     def _check_tasks(self, modes: tuple[QueueMode, ...]) -> None:
