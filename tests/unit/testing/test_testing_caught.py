@@ -18,6 +18,7 @@ from pullqueue.tasks import HttpRequest
 from pullqueue.testing import crash_test, drain, drain_async, interrupt, race_test
 
 Load = Callable[..., Any]
+pytestmark = pytest.mark.slow
 Helper = Callable[..., object]
 
 SOURCE = """

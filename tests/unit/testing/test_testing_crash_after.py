@@ -24,6 +24,7 @@ from pullqueue.testing import Crash, CrashTestError
 from pullqueue.testing.exploration import left_threads
 
 Run = Callable[..., Any]
+pytestmark = pytest.mark.slow
 Mail = Callable[[], object]
 
 

@@ -22,6 +22,7 @@ from pullqueue.testing.patching import DRAWING
 from pullqueue.testing.points.footprint import NOTHING
 
 Run = Callable[..., Any]
+pytestmark = pytest.mark.slow
 SHARDS = 5
 
 
