@@ -18,7 +18,8 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import cache, wraps
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any, NoReturn
 
@@ -129,11 +130,9 @@ class Interrupter:
             self._catcher = Place(code.co_filename, found[-1].start, code.co_name)
             raise self._interrupt  # which ends the trace, too
 
-        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - documented, of CPython
-        while frame is not None:
+        for frame, _ in walk_stack(sys._getframe()):  # noqa: SLF001 - documented, of CPython
             if frame.f_code is code:
                 frame.f_trace = trace
-            frame = frame.f_back
         self._traces.setdefault(threading.get_ident(), sys.gettrace())
         sys.settrace(lambda *_: None)
 
@@ -211,6 +210,7 @@ class TaskInterrupter(Interrupter):
         """Do nothing: the worker's task is cancelled, and others in its loop are not the worker."""
 
 
+@cache
 def _except_blocks(file: str) -> list[range]:
     """Return the lines of each `except` block of a file."""
     nodes = ast.walk(ast.parse("".join(linecache.getlines(file))))

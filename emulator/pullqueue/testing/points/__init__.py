@@ -107,6 +107,8 @@ class Trial:
     """Whose calls by actors were points: services, databases, `queues` and `point()`."""
     _others: dict[str, int] = field(default_factory=dict)
     """What actors used that has no points, with the port of a connection."""
+    _timeless: dict[str, None] = field(default_factory=dict)
+    """Those of them that would change with the time, and do not follow the clock."""
     _expires_from: int | None = None
     """When a call was made after which something expires, in microseconds."""
     _start_usec: int = 0
@@ -225,15 +227,15 @@ class Trial:
 
     def describe(self) -> str:
         """Return the state of the queues, and what of a database does not follow the clock."""
-        timeless = [name for name in self._others if name.startswith("the expiry")]
-        hints = [f"moving the clock does not change {name}" for name in timeless]
+        hints = [f"moving the clock does not change {name}" for name in self._timeless]
         return "\n".join([describe(self.emulator), *hints])
 
     def note_expiry(self, name: str, *, begins: bool) -> None:
         """Note what does not expire when the clock moves; `begins`: from now on."""
         now_usec = movable_clock(self.emulator).now_usec()
-        if self._expires_from not in (None, now_usec):
+        if self._expires_from not in (None, now_usec) and self.running is not None:
             self.note_unseen(name, 0)
+            self._timeless[name] = None
         if begins:
             self._expires_from = now_usec
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
 from pathlib import Path
-from types import FrameType
+from traceback import walk_stack
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -101,10 +101,10 @@ def _requesting(send: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_made_by_app() -> bool:
     """Return whether the innermost code that is not of a library is the app's, not the test's."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, of CPython
-    while frame is not None and not is_frame_of_app(frame):
-        frame = frame.f_back
-    return frame is not None and not is_test_module(frame.f_globals.get("__name__", ""))
+    for frame, _ in walk_stack(sys._getframe(1)):  # noqa: SLF001 - documented, of CPython
+        if is_frame_of_app(frame):
+            return not is_test_module(frame.f_globals.get("__name__", ""))
+    return False
 
 
 def _starting(start: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -129,13 +129,9 @@ def _at_place() -> str:
 
 
 def _is_of_database() -> bool:
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, of CPython
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if any(each.is_followed and each.has(module) for each in DATABASES):
-            return True
-        frame = frame.f_back
-    return False
+    frames = walk_stack(sys._getframe(1))  # noqa: SLF001 - documented, of CPython
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in frames]
+    return any(each.has(name) for each in DATABASES if each.is_followed for name in modules)
 
 
 _EVENTS: dict[str, _See] = {
