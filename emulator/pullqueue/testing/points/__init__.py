@@ -169,6 +169,8 @@ class Trial:
         refuse_lazy(self.setup(), "setup")
         if rpcs:
             rpcs.finish_calls()
+            # Which entities `setup` deletes can depend on the run before.
+            rpcs.flush_memcache(only_locks=True)
 
     def _follow_databases(self) -> None:
         """Make calls to databases points whose packages are loaded, since the last run too."""
