@@ -59,7 +59,7 @@ main(["lint", "--fix", "."])
 """
 COMPARING = """
 from pullqueue.cli import main
-main(["lint", "--against", "HEAD", "queue.yaml"])
+main(["plan", "--against", "HEAD", "queue.yaml"])
 """
 
 
