@@ -42,7 +42,7 @@ def pytester(
 
     Importing hypothesis would take as long as the rest of such a run, schemathesis longer.
     """
-    blocked = "-p no:asyncio -p no:hypothesispytest -p no:randomly -p no:schemathesis"
+    blocked = "-p no:anyio -p no:asyncio -p no:hypothesispytest -p no:randomly -p no:schemathesis"
     monkeypatch.setenv("PYTEST_ADDOPTS", blocked)
     return pytester
 

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
-import anyio
 import pytest
 import requests
-import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pullqueue import Emulator, SystemClock
+from pullqueue import SystemClock
 from pullqueue.testing import Emulation, emulation
 from pytest_pullqueue import FixtureClock, LiveServer
 
 pytestmark = pytest.mark.pullqueue(queues=["pull-queue"])
 
+Run = Callable[..., pytest.RunResult]
 now = SystemClock().now
 """Returns the time that the process sees."""
 
 
+def test_sleeps_of_asyncio_and_trio_use_the_real_time_outside_auto_advance(run: Run) -> None:
+    source = """
+import asyncio
+import anyio, pytest, trio
+from pullqueue import SystemClock
+
+pytestmark = [pytest.mark.anyio, pytest.mark.pullqueue(queues=["pull-queue"])]
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-@pytest.mark.anyio
-async def test_sleeps_use_the_real_time_outside_auto_advance(pullqueue_clock: FixtureClock) -> None:
+async def test_sleeps_use_the_real_time_outside_auto_advance(pullqueue_clock):
     start = pullqueue_clock.now()
     await asyncio.wait_for(asyncio.sleep(0.001), 60)
     assert pullqueue_clock.now() == start
@@ -38,10 +43,7 @@ async def test_sleeps_use_the_real_time_outside_auto_advance(pullqueue_clock: Fi
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
-@pytest.mark.anyio
-async def test_sleeps_use_the_real_time_where_code_sees_a_frozen_one(
-    pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock
-) -> None:
+async def test_sleeps_use_the_real_time_where_time_is_frozen(pullqueue_emulator, pullqueue_clock):
     queue = pullqueue_emulator.queue("pull-queue")
     queue.add()
     await trio.sleep(0.001)
@@ -53,7 +55,9 @@ async def test_sleeps_use_the_real_time_where_code_sees_a_frozen_one(
     assert len(await anyio.to_thread.run_sync(queue.lease_tasks, 60, 1)) == 1
     end = pullqueue_clock.advance(3600)
     await trio.sleep(0.001)
-    assert now() == end
+    assert SystemClock().now() == end
+"""
+    run(source, "-p", "anyio").assert_outcomes(passed=2)
 
 
 @given(st.integers(7200, 100_000))

@@ -6,6 +6,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from pullqueue.resources import openapi
 EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\x7f\r\u202e"
 NOT_SAFE = "[^\n\x20-\x7e…]"
 ERROR = {"message": EVIL, "details": [{"@type": LOCALIZED_MESSAGE, "message": EVIL}]}
-DOCUMENT: dict[str, Any] = openapi.document()
 NUMBERS = {
     *("attempts", "exhausted", "lease_seconds_left", "leased", "longest_seconds", "milliseconds"),
     *("oldest_age_seconds", "retrying", "running", "scheduled", "task_count", "tasks", "times"),
@@ -29,11 +29,16 @@ NUMBERS = {
 """What commands calculate with; other numbers are hostile, too."""
 
 
+@cache
+def document() -> dict[str, Any]:
+    return openapi.document()
+
+
 def hostile(schema: dict[str, Any], name: str = "") -> Any:
     """Return a value of a schema of the document, with a hostile text wherever there can be one."""
     kinds = schema.get("anyOf", [schema])  # null is the first of them with an old msgspec
     schema = next((each for each in kinds if each.get("type") != "null"), schema)
-    schema = DOCUMENT["components"]["schemas"].get(schema.get("$ref", "").split("/")[-1], schema)
+    schema = document()["components"]["schemas"].get(schema.get("$ref", "").split("/")[-1], schema)
     kind = schema.get("type")
     if "properties" in schema:
         return {key: hostile(each, key) for key, each in schema["properties"].items()}
@@ -51,7 +56,7 @@ def hostile(schema: dict[str, Any], name: str = "") -> Any:
 
 def hostile_answer(verb: str, path: str) -> Any:
     """Return what a hostile server answers to a call of a route."""
-    for template, operations in DOCUMENT["paths"].items():
+    for template, operations in document()["paths"].items():
         pattern = re.sub(r"\{\w+\}", "[^/]+", template)
         if verb.lower() in operations and re.fullmatch(f"/_emulator{pattern}", path):
             content = operations[verb.lower()]["responses"]["200"]["content"]

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
-from fastapi.testclient import TestClient
 from flask import Flask
 
 from pullqueue import Emulator, NewTask, Queue
@@ -180,6 +178,9 @@ def handle(queue):
         where = {"app": Flask("app")}
         where["app"].add_url_rule("/", view_func=lambda: app.handle(pushed), methods=["POST"])
     else:
+        from fastapi import FastAPI
+        from fastapi.testclient import TestClient
+
         api = FastAPI()
 
         async def handle() -> str:

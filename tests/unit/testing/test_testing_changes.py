@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import requests
-from sqlalchemy import create_engine
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
@@ -312,6 +311,8 @@ def test_a_connection_to_another_server_is_named(run: Run) -> None:
 def test_connections_to_the_emulator_and_to_databases_are_not_named(
     run: Run, emulator: Emulator, tmp_path: Path
 ) -> None:
+    from sqlalchemy import create_engine
+
     engine = create_engine(f"sqlite:///{tmp_path}/app.sqlite")
     with Server(emulator) as server:
         queues = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/work"

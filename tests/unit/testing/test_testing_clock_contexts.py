@@ -12,8 +12,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
-from fastapi.testclient import TestClient
 
 from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.push.request import PushRequest
@@ -53,6 +51,9 @@ def raced(emulator: Emulator, **options: Any) -> None:
 def test_a_handler_of_fastapi_sleeps_by_the_clock(
     emulator: Emulator, pushed: Queue, clock: ManualClock, helper: Helper, kind: str
 ) -> None:
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+
     app = FastAPI()
     start, slept = clock.now(), set()
 

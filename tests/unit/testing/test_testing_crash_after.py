@@ -11,7 +11,6 @@ from queue import Queue as Orders
 from threading import Event, Thread
 from typing import Any
 
-import httpx
 import pytest
 import responses
 from flask import Flask, Response
@@ -359,6 +358,8 @@ def test_requests_that_a_mock_answers_are_named_and_those_of_the_dead_are_not_se
     crash: Run, queue: Queue, mails: Any, load: Callable[[str], Any], way: str
 ) -> None:
     """The retry charges in place of the handler that was killed at its call."""
+    import httpx
+
     app = load(
         "import asyncio, httpx, requests\n"
         "def by_requests(answer): requests.post('http://pay/charge', timeout=9)\n"

@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import trio
 
 from pullqueue import Emulator, Limits, ManualClock, NewTask, Queue, Task
 from pullqueue.testing import assert_available, assert_empty, drain, drain_async, exhaust
@@ -364,6 +363,8 @@ class TestAsync:
         self, emulator: Emulator, queue: Queue
     ) -> None:
         """Nothing could move the clock of trio."""
+        import trio
+
         queue.add()
 
         async def test() -> None:

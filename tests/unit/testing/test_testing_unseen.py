@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy
 from executing import forked_python
 
 from pullqueue import Queue
@@ -116,6 +115,8 @@ def test_the_package_of_an_actor_is_the_apps_where_it_is_installed(
 
 
 def test_a_library_that_an_actor_uses_is_not_the_apps(race: Run, queue: Queue) -> None:
+    import sqlalchemy
+
     def actor() -> None:
         queue.fetch_statistics()
         sqlalchemy.text("SELECT 1")
