@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from linting import BAD, GOOD, ZERO_RATE, git, run, run_pullqueue, write
@@ -29,6 +30,7 @@ from pullqueue.lint.reporters import FORMATS
         (BAD, ["--severity", "push-key-on-pull=off"], 0),
         (BAD, ["--profile", "sdk"], 0),
         (GOOD, ["--profile", "rest", "--fail-on", "info"], 1),
+        (GOOD, ["--profile", "migration", "--fail-on", "info"], 1),
         ("queue:", ["--fail-on", "warning"], 0),
         ("queue:", ["--fail-on", "warning", "--strict"], 1),
         ("queue: [", ["--select", "push-key-on-pull"], 1),
@@ -52,12 +54,17 @@ def test_wrong_usage_is_status_2(folder: Path) -> None:
         (["--unsafe-fixes"], "--unsafe-fixes needs --fix or --diff"),
         (["--diff", "--format", "json"], "--diff prints a diff: leave out --format json"),
         (["-", "queue.yaml"], "`-` cannot be used with other paths"),
+        (["-", "--write-baseline", "b"], "--write-baseline cannot be used with `-` or --watch"),
+        (["--write-baseline", "-"], "--write-baseline cannot be `-`: name a file"),
         ([""], "an argument is empty: name a file or a folder"),
         (["queue.yaml", ""], "an argument is empty: name a file or a folder"),
+        (["--write-baseline", ""], "--write-baseline is empty: pass a value, or leave it out"),
         (["-", "--stdin-filename", ""], "--stdin-filename is empty: pass a value"),
+        (["--baseline", ""], "--baseline is empty: pass a value, or leave it out"),
         (["--config", ""], "--config is empty: pass a value, or leave it out"),
-        (["--against", "HEAD"], "no option `--against`: use `pullqueue plan --against`"),
+        (["--against", ""], "--against is empty: pass a value, or leave it out"),
         (["--exclude", "a\\"], 'invalid pattern "a\\"'),
+        (["--against", "nowhere"], 'no file "nowhere" here, and this folder is in no git'),
         (["--format", "html"], "Invalid value for '--format'"),
     ):
         done = run(*arguments)
@@ -90,10 +97,14 @@ def test_faults_of_a_cron_yaml_are_findings(folder: Path) -> None:
     assert run(*both, "--ignore", "invalid-cron").exit_code == 0
     done = run("-", "--stdin-filename", "cron.yaml", "--format", "concise", stdin=BAD_CRON)
     assert (done.exit_code, done.stdout) == (1, CRON_FINDINGS)
+    assert run(*both, "--write-baseline", "known.json").exit_code == 0
+    known = json.loads((folder / "known.json").read_text())["findings"]
+    assert [each["key"] for each in known] == ["cron[0].schedule", "cron[0].url", "cron[1]"]
+    assert run(*both, "--baseline", "known.json").exit_code == 0
     (folder / "cron.yaml").write_text(f"{BAD_CRON}# queue-lint: ignore-file[invalid-cron]\n")
     assert run("cron.yaml").exit_code == 0
     (folder / "cron.yaml").write_text(CRON.replace("- ", "-\t"))
-    done = run("cron.yaml", "--fix")
+    done = run("cron.yaml", "--fix", "--against", "queue.yaml")
     assert (done.exit_code, done.stderr) == (0, "1 file checked, nothing found; 1 fixed\n")
     assert (folder / "cron.yaml").read_text() == CRON
     (folder / "cron.yaml").write_text("#" * (2**20 + 1))
@@ -153,7 +164,8 @@ def test_a_folder_is_searched_for_queue_yaml(folder: Path) -> None:
         "left_out/queue.yaml": BAD,
     }.items():
         write(name, text)
-    found = json.loads(run("--format", "json", "--exclude", "left_out/*").stdout)
+    done = run("--format", "jsonl", "--exclude", "left_out/*")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(item["file"], item["rule"]) for item in found] == [
         (str(Path("b/c/QUEUE.YML")), "file-name"),
         (str(Path("b/sandbox-queue.yaml")), "file-name"),
@@ -275,9 +287,24 @@ def test_a_clean_run_is_a_well_formed_document_in_every_format(folder: Path) -> 
     file.write_text(GOOD)
     texts = {name: run("web/queue.yaml", "--format", name).stdout for name in FORMATS}
     silent = {name for name, text in texts.items() if not text}
-    assert silent == {"concise", "full", "github"}
+    assert silent == {"concise", "full", "github", "jsonl"}
+    suites = ET.fromstring(texts.pop("junit"))  # noqa: S314 - our own output
+    assert (suites.get("failures"), suites[0][0].get("name")) == ("0", "web/queue.yaml")
     for text in filter(None, texts.values()):
         json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "failures"), [("error", 1), ("warning", 2), ("info", 3), ("never", 0)]
+)
+def test_junit_fails_for_what_the_run_fails_for(folder: Path, fail_on: str, failures: int) -> None:
+    (folder / "queue.yaml").write_text(f"{BAD}- {{name: mail, rate: 0/s, bucket_size: 010}}\n")
+    done = run("queue.yaml", "--format", "junit", "--fail-on", fail_on)
+    (suite,) = suites = ET.fromstring(done.stdout)  # noqa: S314 - our own output
+    assert (done.exit_code, suites.get("failures")) == (int(failures > 0), str(failures))
+    assert (suite.get("failures"), suite.get("tests")) == (str(failures), "3")
+    assert len(suite.findall("testcase/failure")) == failures
+    assert len(suite.findall("testcase/system-out")) == 3 - failures
 
 
 def file_in(text: str, output_format: str) -> str:

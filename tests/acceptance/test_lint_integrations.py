@@ -1,12 +1,14 @@
-"""The hooks for pre-commit fit what the linter does."""
+"""The hooks for pre-commit and the problem matcher fit what the linter does."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
 import tomllib
 from importlib.metadata import distribution
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +112,29 @@ def test_hooks_install_what_the_linter_needs(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "`colour` is not a key" in done.stdout
     assert "1 file checked" in done.stderr
+
+
+def test_problem_matcher_reads_the_full_format() -> None:
+    (matcher,) = json.loads(run_pullqueue("schema", "--problem-matcher").stdout)["problemMatcher"]
+    cases = sorted((ROOT / "tests" / "lint_cases").glob("pull_*.yaml"))
+    full = run_pullqueue("lint", *map(str, cases), "--format", "full").stdout
+    lines = run_pullqueue("lint", *map(str, cases), "--format", "jsonl").stdout.splitlines()
+    first, second = (re.compile(pattern["regexp"]) for pattern in matcher["pattern"])
+    text = full.splitlines()
+    read = [
+        (*begin.groups(), *place.groups())
+        for one, two in pairwise(text)
+        if (begin := first.search(one)) and (place := second.search(two))
+    ]
+    assert read == [
+        (
+            item["severity"],
+            item["code"],
+            f"{item['rule']}: {item['message']}",
+            item["file"],
+            str(item["line"]),
+            str(item["column"]),
+        )
+        for item in map(json.loads, lines)
+    ]
+    assert read

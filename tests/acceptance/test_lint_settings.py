@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from linting import BAD, GOOD, committed, found, git, run, run_pullqueue, stopped, write
+from linting import BAD, GOOD, ZERO_RATE, committed, found, git, run, write
 from programs import completed
 
 from pullqueue.lint.options import FileOptions
@@ -76,8 +76,8 @@ def test_pyproject_is_found_upward_and_options_of_the_command_win(folder: Path) 
     )
     write("sub/queue.yaml", BAD)
     os.chdir("sub")
-    done = run("--format", "json")
-    (item,) = json.loads(done.stdout)
+    done = run("--format", "jsonl")
+    (item,) = [json.loads(line) for line in done.stdout.splitlines()]
     assert (done.exit_code, item["rule"], item["severity"]) == (1, "acl-missing", "warning")
     assert run("--profile", "gcloud", "--severity", "acl-missing=off").exit_code == 0
     assert run("--fail-on", "error").exit_code == 0
@@ -106,7 +106,7 @@ def test_selection_of_the_command_wins_over_every_setting(
 def test_selection_of_the_command_keeps_severities_of_the_file(folder: Path) -> None:
     settings("severity = {QY3 = 'info'}")
     write("queue.yaml", BAD)
-    assert '"severity": "info"' in run("--select", "QY301", "--format", "json").stdout
+    assert '"severity": "info"' in run("--select", "QY301", "--format", "jsonl").stdout
 
 
 TABLE = "[tool.pullqueue.lint]\n"
@@ -116,7 +116,7 @@ TABLE = "[tool.pullqueue.lint]\n"
     ("toml", "message"),
     [
         (f"{TABLE}selct = []", 'unknown setting "selct"'),
-        (f'{TABLE}profile = "gcp"', 'profile is "gcp": use gcloud, sdk, java, rest'),
+        (f'{TABLE}profile = "gcp"', 'profile is "gcp": use gcloud, sdk, java, rest, migration'),
         (f'{TABLE}select = "x"', 'select is "x": use a list of strings'),
         (f"{TABLE}severity = []", "severity is []: use a table"),
         (
@@ -125,6 +125,7 @@ TABLE = "[tool.pullqueue.lint]\n"
         ),
         (f"{TABLE}per-file-ignores = {{ a = 'QY3' }}", 'per-file-ignores.a is "QY3": use a list'),
         (f"{TABLE}strict = 1", "strict is 1: use true or false"),
+        (f"{TABLE}baseline = 1", "baseline is 1: use a string"),
         (
             "[tool.pullqueue.lnt]\nstrict = true",
             "unknown table [tool.pullqueue.lnt]: use [tool.pullqueue.lint]",
@@ -218,7 +219,144 @@ def test_an_ignore_comment_that_is_not_used_can_be_ignored_too(folder: Path) -> 
     assert found("queue.yaml") == []
 
 
+def test_baseline_hides_what_was_there_before(folder: Path) -> None:
+    two = "queue:\n- {name: a, mode: pull, rate: 1/s}\n- {name: b, mode: pull, rate: 1/s}\n"
+    write("app/queue.yaml", two)
+    done = run("--write-baseline", "ci/baseline.json")
+    assert done.exit_code == 3
+    assert 'cannot write "ci/baseline.json": no such file' in done.stderr
+    (folder / "ci").mkdir()
+    done = run("--write-baseline", "ci/baseline.json")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == 'pullqueue: wrote 2 findings to "ci/baseline.json"\n'
+    assert found("--baseline", "ci/baseline.json") == []
+
+    first, second = two.splitlines()[1:]
+    third = first.replace("name: a", "name: c")
+    write("app/queue.yaml", f"# moved\nqueue:\n{second}\n{third}\n{first}\n")
+    done = run("--baseline", "ci/baseline.json", "--format", "concise")
+    assert done.exit_code == 1
+    assert done.stdout.startswith("app/queue.yaml:4:25: error[QY301]")
+    assert len(done.stdout.splitlines()) == 1
+
+    settings('baseline = "ci/baseline.json"')
+    os.chdir("app")
+    assert len(found("queue.yaml")) == 1
+    write("none.json", '{"findings": []}')
+    assert len(found("queue.yaml", "--baseline", "none.json")) == 3
+
+
+def test_entries_of_a_baseline_that_no_longer_occur_are_reported(folder: Path) -> None:
+    write("queue.yaml", "queue:\n- {name: mail, rate: 0}\n- {name: a, mode: pull, rate: 1/s}\n")
+    write("old/queue.yaml", BAD)
+    done = run("old", "--write-baseline", "baseline.json")
+    assert done.stderr == 'pullqueue: wrote 1 finding to "baseline.json"\n'
+    run("--write-baseline", "baseline.json")
+    assert "no longer" not in run("--baseline", "baseline.json", "--fix").stderr
+    assert "rate: 0}" in Path("queue.yaml").read_text()  # what is not reported is not fixed
+
+    write("queue.yaml", "queue:\n- {name: a, mode: pull, rate: 1/s}\n")
+    note = (
+        'pullqueue: the baseline "baseline.json" has findings that no longer occur '
+        "(rate-bare-zero at queue[mail].rate in queue.yaml): write it again with --write-baseline\n"
+    )
+    done = run("--baseline", "baseline.json")
+    assert done.exit_code == 0
+    assert done.stderr.startswith(note)
+    assert "no longer" not in run("--baseline", "baseline.json", "old").stderr
+    assert "no longer" not in run("--baseline", "baseline.json", "--select", "QY301").stderr
+
+    Path("old/queue.yaml").unlink()
+    done = run("--baseline", "baseline.json", "queue.yaml")
+    assert "push-key-on-pull at queue[jobs].rate in old/queue.yaml" in done.stderr
+
+
+ENDLESS = '{"findings": [{"file": "a", "rule": "b", "key": "c", "count": 1e999}]}'
+
+
+def test_other_files_are_refused_as_a_baseline(folder: Path) -> None:
+    write("queue.yaml", BAD)
+    others = ("", "[]", "{}", '{"findings": [{}]}', '{"findings": 1}', ENDLESS, "[" * 100_000)
+    for text in others:
+        write("baseline.json", text)
+        done = run("--baseline", "baseline.json")
+        assert done.exit_code == 2, text[:99]
+        assert '"baseline.json" is not a baseline: write it with --write-baseline' in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", '{"findings": [{}]}', ZERO_RATE])
+def test_only_a_baseline_is_overwritten_by_a_baseline(folder: Path, text: str) -> None:
+    write("queue.yaml", ZERO_RATE)
+    write("other.yaml", text)
+    done = run("queue.yaml", "--write-baseline", "other.yaml", "--fix")
+    assert done.exit_code == 2
+    assert (
+        '--write-baseline: "other.yaml" exists and is not a baseline: name another file, or '
+        "delete this one first\n"
+    ) in done.stderr
+    assert Path("other.yaml").read_text() == text
+    assert Path("queue.yaml").read_text() == ZERO_RATE
+
+    write("other.yaml", '{"findings": []}')
+    assert run("queue.yaml", "--write-baseline", "other.yaml").exit_code == 0
+    assert found("queue.yaml", "--baseline", "other.yaml") == []
+
+
 EARLIER = f"{GOOD}- name: mail\n  rate: 5/s\n"
+
+
+def test_removed_queue_is_found_against_a_file_and_against_git(folder: Path) -> None:
+    committed("app/queue.yaml", text=EARLIER)
+    Path("before.yaml").write_bytes(Path("app/queue.yaml").read_bytes())
+    write("app/queue.yaml", GOOD)
+    message = (
+        'app/queue.yaml:1:1: warning[QY509] queue-removed: removed: "mail"; a deployment stops'
+    )
+    for against in ("before.yaml", "HEAD", "HEAD~0", "@{0}"):
+        done = run("app/queue.yaml", "--against", against, "--format", "concise")
+        assert done.exit_code == 0
+        assert done.stdout.startswith(message)
+    done = run("-", "--stdin-filename", "app/queue.yaml", "--against", "HEAD", stdin=GOOD)
+    assert "QY509" in done.stdout
+    os.chdir("app")
+    assert found("--against", "HEAD") == [("queue.yaml", "queue-removed")]
+    write("queue.yaml", "total_storage_limit: 1M\n")
+    assert ("queue.yaml", "queue-removed") in found("queue.yaml", "--against", "HEAD")
+
+
+def test_a_changed_mode_is_an_error_against_an_earlier_version(folder: Path) -> None:
+    committed("queue.yaml", text=EARLIER)
+    write("queue.yaml", f"{GOOD}- name: mail\n  mode: pull\n")
+    done = run("--against", "HEAD", "--format", "concise")
+    assert done.exit_code == 1
+    assert done.stdout == (
+        'queue.yaml:5:9: error[QY510] mode-changed: queue "mail" was a push queue and is now a '
+        "pull queue: add the pull queue under a new name, and remove this one when it is empty\n"
+    )
+    write("queue.yaml", "queue:\n- name: jobs\n  rate: 5/s\n- name: mail\n  rate: 5/s\n")
+    assert found("--against", "HEAD") == [("queue.yaml", "mode-changed")]
+
+
+def test_files_that_cannot_be_compared_are_checked(folder: Path) -> None:
+    write("broken/queue.yaml", "queue: [\n")
+    committed("old/queue.yaml", text=GOOD)
+    write("broken/queue.yaml", BAD)
+    write("new/queue.yaml", BAD)
+    (folder / "moved").mkdir()
+    Path("old/queue.yaml").rename("moved/queue.yaml")
+    done = run("--against", "HEAD", "--format", "jsonl")
+    assert done.exit_code == 1
+    assert files("--against", "HEAD") == ["broken/queue.yaml", "new/queue.yaml"]
+    missing = "is new, was moved, or is not in this clone"
+    assert done.stderr.splitlines() == [
+        'pullqueue: not compared with "HEAD": "broken/queue.yaml" is not valid there',
+        f'pullqueue: not compared with "HEAD": "moved/queue.yaml" {missing}',
+        f'pullqueue: not compared with "HEAD": "new/queue.yaml" {missing}',
+    ]
+    outside = folder.parent / "outside.yaml"
+    outside.write_text(GOOD)
+    done = run(str(outside), "--against", "HEAD")
+    assert f'"{outside}" {missing}' in done.stderr
 
 
 def test_git_hook_can_compare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +366,7 @@ def test_git_hook_can_compare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("GIT_DIR", ".git")
     monkeypatch.setenv("GIT_INDEX_FILE", ".git/index")
     os.chdir("app")
-    assert stopped() == ["mail"]
+    assert found("--against", "HEAD") == [("queue.yaml", "queue-removed")]
 
 
 def test_linked_work_trees_can_be_compared(folder: Path) -> None:
@@ -239,7 +377,7 @@ def test_linked_work_trees_can_be_compared(folder: Path) -> None:
     git("worktree", "add", "-q", "../other")
     os.chdir("../other")
     write("queue.yaml", GOOD)
-    assert stopped() == ["mail"]
+    assert found("--against", "HEAD") == [("queue.yaml", "queue-removed")]
 
 
 def test_git_that_is_missing_is_a_usage_error(
@@ -248,8 +386,8 @@ def test_git_that_is_missing_is_a_usage_error(
     git("init", "-q")
     write("queue.yaml", GOOD)
     monkeypatch.setenv("PATH", "/nowhere")
-    done = run_pullqueue("plan", "--against", "HEAD")
-    assert done.exit_code == 3
+    done = run("--against", "HEAD")
+    assert done.exit_code == 2
     assert "cannot run git: No such file or directory" in done.stderr
 
 

@@ -59,7 +59,7 @@ main(["lint", "--fix", "."])
 """
 COMPARING = """
 from pullqueue.cli import main
-main(["plan", "--against", "HEAD", "queue.yaml"])
+main(["lint", "--against", "HEAD", "queue.yaml"])
 """
 
 

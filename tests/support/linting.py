@@ -37,14 +37,8 @@ def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
 
 def found(*arguments: str) -> list[tuple[str, str]]:
     """Run `pullqueue lint` and return file and rule of each finding."""
-    findings = json.loads(run(*arguments, "--format", "json").stdout or "[]")
-    return [(item["file"], item["rule"]) for item in findings]
-
-
-def stopped(*arguments: str) -> list[str]:
-    """Run `pullqueue plan` against HEAD and return the queues that a deployment would stop."""
-    plan = json.loads(run_pullqueue("plan", *arguments, "--against", "HEAD", "--json").stdout)
-    return [queue["name"] for queue in plan["queues"] if "stop" in queue["actions"]]
+    lines = run(*arguments, "--format", "jsonl").stdout.splitlines()
+    return [(item["file"], item["rule"]) for item in map(json.loads, lines)]
 
 
 def write(path: str | Path, text: str | bytes) -> None:

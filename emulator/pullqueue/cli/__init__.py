@@ -59,7 +59,6 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 _MODULES = {name: module for section in _SECTIONS.values() for name, module in section.items()}
 _MEANT: Final[Mapping[str, str]] = {
     "rules": "use `pullqueue explain --list`",
-    "lint --against": "use `pullqueue plan --against`",
     "tasks add --delay": "use --countdown",
     "tasks add --payload": "use `pullqueue tasks add QUEUE PAYLOAD`, or --file",
     "tasks delete --all": "use `pullqueue queues purge`",

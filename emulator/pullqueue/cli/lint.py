@@ -96,7 +96,7 @@ def lint(**options: Any) -> int:
     A comment `# queue-lint: ignore[RULE]` on a line or above it suppresses findings there,
     `# queue-lint: ignore-file[RULE]` in the whole file. Settings are read from the table
     [tool.pullqueue.lint] of the pyproject.toml nearest to each file; what concerns the whole run
-    (fail-on, exclude), from the one nearest to the working directory.
+    (fail-on, exclude, baseline), from the one nearest to the working directory.
 
     A file named cron.yaml that is passed is checked as `serve --cron` reads it.
 
@@ -174,12 +174,20 @@ def _severity(rule: Rule) -> str:
     default="2020-12",
     help="The version of JSON Schema; editors and SchemaStore use 7.",
 )
-def schema(*, draft: str) -> None:
+@click.option(
+    "--problem-matcher",
+    is_flag=True,
+    help="Print GitHub's problem matcher for `lint --format full` instead.",
+)
+def schema(*, draft: str, problem_matcher: bool) -> None:
     """Print the JSON Schema of queue.yaml.
 
     Save it, and point an editor's YAML language server to it with a first line such as
     `# yaml-language-server: $schema=./queue.schema.json`.
     """
-    from pullqueue.config.schema import published
+    from pullqueue.config.schema import package_data, published
 
-    click.echo(published(draft=draft), nl=False)
+    if problem_matcher:
+        click.echo(package_data("problem-matcher.json").decode(), nl=False)
+    else:
+        click.echo(published(draft=draft), nl=False)

@@ -15,7 +15,7 @@ def load(path: str | PathLike[str], *, profile: str = "gcloud") -> QueueConfig:
     """Read a queue.yaml.
 
     `profile` selects the rules: `gcloud` (the default) refuses what production refuses,
-    `sdk` is as lenient as Google's Python library; `java` and `rest` are those of
+    `sdk` is as lenient as Google's Python library; `java`, `rest` and `migration` are those of
     the linter.
 
     Raises:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from pullqueue.config.files import read_project_file
 from pullqueue.config.project import work_tree
+from pullqueue.config.settings import Settings
+from pullqueue.lint.check import check
 from pullqueue.lint.errors import InvalidOptionError
 from pullqueue.lint.search import absolute
 from pullqueue.text import escaped
@@ -54,6 +56,16 @@ class Earlier:
             f'no git revision and no file "{self._name}" here: fetch the revision first '
             "(in CI, check out the whole history)"
         )
+
+    def modes(self, path: Path, notes: list[str]) -> dict[str, str | None]:
+        """Return the modes of the queues that a file had; note a file that cannot be compared."""
+        data = self.content(path)
+        view = check(data, file=self._name, settings=Settings()).view
+        if view is None:
+            why = "is not valid there" if data else "is new, was moved, or is not in this clone"
+            notes.append(f'not compared with "{self._name}": "{escaped(str(path))}" {why}')
+            return {}
+        return {queue.name: queue.mode for queue in view.queues if queue.name}
 
     def content(self, path: Path) -> bytes:
         """Return the earlier version of a file; empty if the revision does not have it.

@@ -48,6 +48,9 @@ class Options:
         tuple[str, ...],
         Option("Leave out files of a folder, with a pattern as in .gitignore.", "PATTERN"),
     ] = ()
+    baseline: Annotated[str | None, Option("Do not report the findings in this file.", "FILE")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +77,14 @@ class Arguments(Options):
     ] = False
     unsafe_fixes: Annotated[bool, Option("With --fix: also make fixes that need a review.")] = False
     diff: Annotated[bool, Option("Print what --fix would change, and write nothing.")] = False
+    against: Annotated[
+        str | None,
+        Option(
+            "Report queues that a git revision or another file has, and that are removed or have "
+            "another mode.",
+            "REV|FILE",
+        ),
+    ] = None
     force_exclude: Annotated[
         bool, Option("Leave out named files, too, that a search of their folder would not find.")
     ] = False
@@ -81,6 +92,10 @@ class Arguments(Options):
         str | None,
         Option("Read settings from this TOML file only. Default: pyproject.toml.", "FILE"),
     ] = None
+    write_baseline: Annotated[
+        str | None, Option("Write all findings to a baseline, and exit with 0.", "FILE")
+    ] = None
+    watch: Annotated[bool, Option("Check again whenever a file changes, until Ctrl-C.")] = False
     stdin_filename: Annotated[str, Option("File name of the input of `-`.", "NAME")] = "<stdin>"
 
 

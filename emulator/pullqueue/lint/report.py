@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pullqueue.config.document import Path as KeyPath
@@ -11,7 +13,7 @@ from pullqueue.config.document import Source, path_text
 from pullqueue.config.findings import Finding, Severity
 from pullqueue.config.reader import ParseResult, parse
 from pullqueue.config.settings import Settings
-from pullqueue.lint.check import CheckResult, check_parsed
+from pullqueue.lint.check import CheckResult, check_parsed, checked_rules
 from pullqueue.lint.search import absolute
 from pullqueue.text import escaped
 
@@ -24,6 +26,9 @@ class LintOptions(NamedTuple):
     """True to make safe fixes."""
     unsafe: bool = False
     """With `fix`: True to make all fixes."""
+    known: Mapping[tuple[str, str], int] = MappingProxyType({})
+    """How often a finding may occur without being reported, by rule and key."""
+
     read: Callable[[bytes | str, str], ParseResult] = parse
     """Parses the content of a file, whose name is the second argument."""
 
@@ -43,6 +48,8 @@ class FileReport(NamedTuple):
     """The fixed text."""
     fixed: int = 0
     """How many fixes were made."""
+    stale: tuple[str, ...] = ()
+    """Known findings that did not occur, as rule and key."""
 
     def relative_to(self, root: Path) -> FileReport:
         """Return the report with the file's path relative to a folder, if it is in that folder."""
@@ -94,18 +101,31 @@ def lint_data(data: bytes, *, file: str, options: LintOptions) -> FileReport:
     def check(content: bytes | str) -> CheckResult:
         return check_parsed(options.read(content, file), options.settings)
 
+    def look(content: bytes | str) -> CheckResult:
+        return _without_known(check(content), options.known)[0]
+
     result = check(data)
+    stale: tuple[str, ...] = ()
+    if options.known:
+        result, left = _without_known(result, options.known)
+        checked = {rule.name for rule in checked_rules(options.settings)}
+        stale = tuple(
+            f"{rule} at {key or 'the file'}"
+            for (rule, key), count in left.items()
+            if count > 0 and rule in checked
+        )
     before, after, fixed = "", "", 0
     if options.fix and any(f.fix and (f.fix.safe or options.unsafe) for f in result.findings):
         from pullqueue.lint.fixes import fix_text  # noqa: PLC0415 - not every run fixes
 
         before = data.decode()  # a fix is offered only for a text that could be decoded
-        after, fixed, result = fix_text(before, check, unsafe=options.unsafe)
-    return FileReport(file, result.source, result.findings, _keys(result), before, after, fixed)
+        after, fixed, result = fix_text(before, look, unsafe=options.unsafe)
+    keys = [key for _, key in keyed(result)]
+    return FileReport(file, result.source, result.findings, keys, before, after, fixed, stale)
 
 
-def _keys(result: CheckResult) -> list[str]:
-    """Return the path of each finding, with the queue's name instead of its index."""
+def keyed(result: CheckResult) -> list[tuple[Finding, str]]:
+    """Return each finding with its key: its path, with the queue's name instead of its index."""
     queues = result.view.queue_at if result.view else {}
 
     def key(path: KeyPath) -> str:
@@ -113,4 +133,17 @@ def _keys(result: CheckResult) -> list[str]:
         named = (f"queue[{queue.name}]", *path[2:]) if queue and queue.name else path
         return path_text(named)
 
-    return [key(finding.path) for finding in result.findings]
+    return [(finding, key(finding.path)) for finding in result.findings]
+
+
+def _without_known(
+    result: CheckResult, known: Mapping[tuple[str, str], int]
+) -> tuple[CheckResult, Counter[tuple[str, str]]]:
+    """Return the findings that are not known, and how many of the known ones did not occur."""
+    left = Counter(known)
+    findings = []
+    for finding, key in keyed(result):
+        left[finding.rule, key] -= 1
+        if left[finding.rule, key] < 0:
+            findings.append(finding)
+    return result._replace(findings=findings), left

@@ -35,8 +35,9 @@ class Project:
     """The settings of one file."""
 
     def __init__(self, options: FileOptions = FileOptions(), folder: Path = Path()) -> None:  # noqa: B008 - immutable
-        """Take the settings, and the folder that their patterns are relative to."""
+        """Take the settings, and the folder that their patterns and paths are relative to."""
         self.options = options
+        self.folder = folder
         self.exclude = Patterns(folder, options.exclude, strict=True)
         ignores = options.per_file_ignores
         _selected([*options.select, *options.ignore, *options.severity])
@@ -172,6 +173,14 @@ class Selection:
         self.exclude = (self.project.exclude, Patterns(folder, arguments.exclude, strict=True))
         """The patterns of files that are not checked."""
         self.settings(folder / "queue.yaml")
+
+    @property
+    def baseline(self) -> Path | None:
+        """The file of findings that are not reported."""
+        if self._arguments.baseline is not None:
+            return Path(self._arguments.baseline)
+        baseline = self.project.options.baseline
+        return self.project.folder / baseline if baseline else None
 
     @property
     def threshold(self) -> Severity | None:

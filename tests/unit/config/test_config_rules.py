@@ -51,7 +51,7 @@ def test_java_reader_knows_fewer_keys() -> None:
 def test_profiles_of_production_refuse_what_gcloud_refuses(
     rule: str, text: str, in_sdk: Severity
 ) -> None:
-    for profile in ("gcloud", "rest"):
+    for profile in ("gcloud", "rest", "migration"):
         found = look(text, profile=profile)
         assert [f.rule for f in found if f.severity is Severity.ERROR] == [rule]
     assert [(f.rule, f.severity) for f in look(text, profile="sdk")] == [(rule, in_sdk)]
@@ -75,6 +75,15 @@ def test_one_letter_is_a_truth_value_as_in_the_library_of_app_engine(
     for letter in "yYnN":
         text = f"queue:\n- rate: 5/s\n  {line.format(letter)}\n"
         assert [finding.rule for finding in look(text)] == rules, text
+
+
+def test_migration_names_what_does_not_survive() -> None:
+    text = (
+        "total_storage_limit: 1G\nqueue:\n- name: a\n  mode: pull\n  acl:\n"
+        "  - user_email: a@b.cd\n  - writer_email: a@b.cd\n"
+    )
+    found = [(f.rule, f.line) for f in look(text, profile="migration")]
+    assert found == [("key-not-deployed", 1), ("pull-to-pubsub", 4), ("key-not-deployed", 5)]
 
 
 def test_a_rate_that_is_added_keeps_the_line_ends_of_its_file() -> None:
@@ -141,7 +150,12 @@ def test_empty_queue_is_reported_by_a_strict_look_alone(text: str) -> None:
 def _rules_found(rule: Rule, content: bytes, note: str) -> set[str]:
     levels = {rule.name: rule.severity}
     profile = note.removeprefix("profile ") if note.startswith("profile ") else "gcloud"
-    settings = Settings(profile=profile, levels=levels)
+    previous = dict.fromkeys(note.removeprefix("against ").split(" and "), "push")
+    settings = Settings(
+        profile=profile,
+        levels=levels,
+        previous_modes=previous if note.startswith("against") else {},
+    )
     if "a hundred more" in content.decode(errors="replace"):
         more = "".join(f"- {{name: more{i}, mode: pull}}\n" for i in range(100))
         content = content.replace(b"# and a hundred more\n", more.encode())

@@ -60,7 +60,11 @@ EDGES += [
     ("doublings-pointless", doublings(30, longest=1), doublings(31, longest=1)),
     *(
         (rule, queues(permitted, *default), queues(not_, *default))
-        for rule, permitted, not_ in (("too-many-queues", 100, 101),)
+        for rule, permitted, not_ in (
+            ("too-many-queues-free", 10, 11),
+            ("too-many-queues-free", 101, 100),
+            ("too-many-queues", 100, 101),
+        )
         for default in ((), ("default",))
     ),
     ("too-deep", f"queue: {'[' * 31}{']' * 31}\n", f"queue: {'[' * 32}{']' * 32}\n"),

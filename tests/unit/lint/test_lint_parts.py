@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tables import each_row
 
+from pullqueue.cli._linter import run
 from pullqueue.config.document import Source
 from pullqueue.config.findings import Edit, Finding, Fix, Label, Severity
 from pullqueue.config.settings import Settings
 from pullqueue.lint.check import CheckResult, check
 from pullqueue.lint.fixes import fix_text
+from pullqueue.lint.options import Arguments
 from pullqueue.lint.queue_xml import QueueXmlError, convert_xml
 from pullqueue.lint.report import FileReport, RunReport
 from pullqueue.lint.reporters.data import report_github, report_sarif
@@ -187,6 +189,34 @@ def test_file_that_is_named_twice_is_checked_once(tmp_path: Path) -> None:
     path.write_text("queue:")
     inputs = find_inputs([str(tmp_path), str(path)]).files
     assert [(item.path, item.searched) for item in inputs] == [(path, False)]
+
+
+def test_watching_checks_again_after_each_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files are checked when they change, come or go for a time, and until Ctrl-C."""
+    monkeypatch.chdir(tmp_path)
+    path = Path("queue.yaml")
+    path.write_text("queue: [{name: a}]")
+    between: Iterator[Callable[[], object]] = iter(
+        [lambda: None, lambda: path.write_text("queue:"), path.unlink, lambda: path.write_text("")]
+    )
+
+    def waited(_event: object, _seconds: float) -> None:
+        step = next(between, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+
+    monkeypatch.setattr("threading.Event.wait", waited)
+    assert run(Arguments(paths=("queue.yaml",), watch=True)) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "1 file checked: 1 error",
+        "1 file checked, nothing found",
+        'pullqueue: cannot read "queue.yaml": no such file or directory',
+        "1 file checked: 1 error",
+        "stopped",
+    ]
 
 
 @each_row(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 FORMATS = {
     "full": "text",
     "concise": "text",
-    **dict.fromkeys(("json", "github", "gitlab", "sarif"), "data"),
+    **dict.fromkeys(("json", "jsonl", "github", "gitlab", "junit", "sarif"), "data"),
 }
 """The module of each format, imported when it is asked for."""
 

@@ -1,4 +1,4 @@
-"""Output for programs: JSON, GitHub Actions, GitLab, SARIF 2.1.0."""
+"""Output for programs: JSON, GitHub Actions, GitLab, JUnit, SARIF 2.1.0."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
+from xml.sax.saxutils import escape, quoteattr
 
 from pullqueue.config.document import Source
 from pullqueue.config.findings import Finding, Label, Severity
@@ -42,32 +43,37 @@ def _edits(finding: Finding, source: Source) -> list[EditRange]:
     ]
 
 
-def _to_json(document: object) -> str:
+def _to_json(document: object, *, indent: int | None = 2) -> str:
     """Write JSON that can be printed: control characters (also DEL and C1) are escaped."""
-    text = json.dumps(document, indent=2, ensure_ascii=False)
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def report_json(report: RunReport) -> str:
     """Write an array with one object per finding."""
-    return _to_json([_object(finding, file) for file in report.files for finding in file.findings])
+    return _to_json(list(_objects(report)))
 
 
-def _object(finding: Finding, file: FileReport) -> dict[str, Any]:
-    return {
-        **{
-            ("key_path" if name == "path" else name): each
-            for name, each in finding._asdict().items()
-        },
-        "key_path": finding.key_path,
-        "severity": finding.severity.value,
-        "labels": [label._asdict() for label in finding.labels],
-        "fix": finding.fix
-        and {
-            **finding.fix._asdict(),
-            "edits": [edit._asdict() for edit in _edits(finding, file.source)],
-        },
-    }
+def report_jsonl(report: RunReport) -> str:
+    """Write one object per line and finding."""
+    return "".join(_to_json(item, indent=None) for item in _objects(report))
+
+
+def _objects(report: RunReport) -> Iterator[dict[str, Any]]:
+    for file in report.files:
+        for finding in file.findings:
+            fields = finding._asdict()
+            yield {
+                **{("key_path" if name == "path" else name): fields[name] for name in fields},
+                "key_path": finding.key_path,
+                "severity": finding.severity.value,
+                "labels": [label._asdict() for label in finding.labels],
+                "fix": finding.fix
+                and {
+                    **finding.fix._asdict(),
+                    "edits": [edit._asdict() for edit in _edits(finding, file.source)],
+                },
+            }
 
 
 def report_github(report: RunReport) -> str:
@@ -122,6 +128,45 @@ def report_gitlab(report: RunReport) -> str:
         for _, finding, fingerprint in _fingerprints(report)
     ]
     return _to_json(issues)
+
+
+def report_junit(report: RunReport) -> str:
+    """Write a JUnit report: a suite per file, a case per finding.
+
+    Findings that make the run fail are failures, the others are passed cases with an output.
+    """
+    cases = sum(max(len(file.findings), 1) for file in report.files)
+    suites = "".join(_suite(file, report) for file in report.files)
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        f'<testsuites name="pullqueue lint" tests="{cases}" '
+        f'failures="{sum(map(report.fails, report.findings))}" errors="0">\n'
+        f"{suites}</testsuites>\n"
+    )
+
+
+def _suite(file: FileReport, report: RunReport) -> str:
+    name = quoteattr(escaped(file.file))
+    count = len(file.findings)
+    cases = "".join(_case(finding, name, report) for finding in file.findings)
+    if not cases:
+        cases = f"    <testcase name={name} classname={name}/>\n"
+    failures = sum(map(report.fails, file.findings))
+    return (
+        f'  <testsuite name={name} tests="{max(count, 1)}" failures="{failures}" errors="0">\n'
+        f"{cases}  </testsuite>\n"
+    )
+
+
+def _case(finding: Finding, file: str, report: RunReport) -> str:
+    name = f"{finding.code} {finding.rule} line {finding.line}"
+    result = f"<system-out>{finding.severity.value}: {escape(str(finding))}</system-out>"
+    if report.fails(finding):
+        attributes = f'type="{finding.severity.value}" message={quoteattr(finding.message)}'
+        result = f"<failure {attributes}>{escape(str(finding))}</failure>"
+    return (
+        f"    <testcase name={quoteattr(name)} classname={file}>\n      {result}\n    </testcase>\n"
+    )
 
 
 def report_sarif(report: RunReport) -> str:
