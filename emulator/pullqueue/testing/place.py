@@ -11,6 +11,7 @@ from importlib.metadata import distribution, packages_distributions
 from itertools import compress
 from operator import is_not
 from pathlib import Path
+from traceback import walk_stack
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -44,17 +45,14 @@ def calling_place(frame: FrameType | None = None, *, is_hook: bool = False) -> P
     With `is_hook` that is a hook of the test, and the place is where the app has called the hook.
     """
     place = None
-    frame = frame or sys._getframe(1)  # noqa: SLF001 - documented, of CPython
-    while frame is not None:
-        code, module = frame.f_code, frame.f_globals.get("__name__", "")
-        if module == "pullqueue.testing.exploration.crash":
+    for each, line in walk_stack(frame or sys._getframe(1)):  # noqa: SLF001 - documented, of CPython
+        if each.f_globals.get("__name__") == "pullqueue.testing.exploration.crash":
             break  # it runs the actor, in the thread of the test
-        if is_of_app(code.co_filename, module):
-            place = Place(code.co_filename, frame.f_lineno, code.co_name)
+        if is_frame_of_app(each):
+            place = Place(each.f_code.co_filename, line, each.f_code.co_name)
             if not is_hook:
                 break
             is_hook = False
-        frame = frame.f_back
     return place
 
 

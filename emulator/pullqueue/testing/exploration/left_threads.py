@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from traceback import walk_stack
 
 from pullqueue.testing.place import is_frame_of_app
 from pullqueue.testing.points.actors import Actor, begun, started_by, threads
@@ -74,9 +75,8 @@ def _waiting_at(ident: int, *, is_of_app: bool = False) -> tuple[int, int] | Non
         return None if frame.f_locals.get("timeout") == 0 else place
     if module != "threading":
         return None
-    while frame is not None:
-        if frame.f_code.co_name == "start" and frame.f_globals.get("__name__") == "threading":
-            return None  # it waits for the thread to begin
-        is_of_app = is_of_app and not is_frame_of_app(frame)
-        frame = frame.f_back
-    return None if is_of_app else place
+    frames = [each for each, _ in walk_stack(frame)]
+    calls = [(each.f_globals.get("__name__"), each.f_code.co_name) for each in frames]
+    if ("threading", "start") in calls:
+        return None  # it waits for the thread to begin
+    return place if not is_of_app or any(map(is_frame_of_app, frames)) else None

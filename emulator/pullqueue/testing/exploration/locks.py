@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from pullqueue.testing.exploration.steps import RacingActor
 from pullqueue.testing.memory import Memory
 from pullqueue.testing.patching import replaced_everywhere
-from pullqueue.testing.points.actors import Actor, current_actor
+from pullqueue.testing.points.actors import Actor, Awaited, current_actor
 from pullqueue.testing.points.footprint import CHANGED, Footprint
 
 _FACTORIES: tuple[Callable[[], Any], ...] = (threading.Lock, threading.RLock)
@@ -66,7 +66,7 @@ class InstanceLock:
             path = "lock", f"{self._number} {actor.name}"
             actor.note(Footprint(writes=frozenset({path})))
         while not (args or kwargs) and own.locked() and actor.holders[id(own)].gates:
-            actor.wait_for(_Held(own), -1)
+            actor.wait_for(Awaited(lambda: not own.locked()), -1)
         acquired: bool = own.acquire(*args, **kwargs)
         if acquired:
             actor.holders[id(own)] = actor.here
@@ -76,27 +76,9 @@ class InstanceLock:
         return getattr(self._own, name)
 
 
-class _Held:
-    """A lock that another thread of the actor has acquired."""
-
-    is_patient = False
-
-    def __init__(self, lock: Any) -> None:
-        self._lock = lock
-
-    def __str__(self) -> str:
-        return "a lock"
-
-    @property
-    def is_free(self) -> bool:
-        """True if the actor can acquire it."""
-        return not self._lock.locked()
-
-
 class SharedLock:
     """A lock that all actors share."""
 
-    is_patient = False
     numbers: ClassVar = count()
 
     def __init__(self, lock: Any) -> None:
@@ -113,12 +95,7 @@ class SharedLock:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lock, name)
 
-    def __str__(self) -> str:
-        return "a lock"
-
-    @property
-    def is_free(self) -> bool:
-        """True if an actor that waits for it can acquire it."""
+    def _is_free(self) -> bool:
         if isinstance(self._lock, _KINDS[1]):  # its owner could acquire it again
             return not self._acquired
         if not self._lock.acquire(blocking=False):
@@ -132,7 +109,7 @@ class SharedLock:
         if isinstance(actor, RacingActor):
             actor.note(self._footprint)
             while not self._lock.acquire(blocking=False):
-                if not blocking or not actor.wait_for(self, timeout):
+                if not blocking or not actor.wait_for(Awaited(self._is_free), timeout):
                     return False
         elif not self._lock.acquire(blocking, timeout):
             return False

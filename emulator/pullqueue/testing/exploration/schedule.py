@@ -35,7 +35,7 @@ from pullqueue.testing.exploration.threads import ThreadActor, is_beside_main_ta
 from pullqueue.testing.interrupt import IDLE_STEPS, WorkerInterrupt
 from pullqueue.testing.memory import Memory
 from pullqueue.testing.points import Point
-from pullqueue.testing.points.actors import Lock, current_actor
+from pullqueue.testing.points.actors import Awaited, current_actor
 from pullqueue.testing.points.databases import release
 from pullqueue.testing.points.databases.calls import DatabaseCall
 from pullqueue.testing.points.footprint import CHANGED, TIME_MOVES, Footprint
@@ -159,15 +159,15 @@ class Schedule:
         actor.wakes_usec, actor.idle_at = None, {"sleep": changes} if seconds <= 0 else {}
         self._record(actor, f"has slept {timedelta(seconds=seconds)}")
 
-    def wait_for_lock(self, actor: RacingActor, lock: Lock, seconds: float) -> bool:
-        """Let others go on until an actor can acquire a lock; return False if the time is over."""
-        actor.lock, actor.lock_seconds = lock, seconds
-        if seconds >= 0 and not lock.is_patient:
+    def wait(self, actor: RacingActor, awaited: Awaited, seconds: float) -> bool:
+        """Let others go on until something is there; return False if the time is over."""
+        actor.awaited, actor.wait_seconds = awaited, seconds
+        if seconds >= 0 and not awaited.is_patient:
             actor.limit_wait(self.clock)
-        self._record(actor, f"waits for {lock}")
+        self._record(actor, f"waits for {awaited.name}")
         self._wait(actor, "", None, can_go_on=False)
-        actor.lock = actor.wakes_usec = None
-        return lock.is_free
+        actor.awaited = actor.wakes_usec = None
+        return awaited.is_there()
 
     def _wait(
         self, actor: RacingActor, call: str, pending: Pending | None, *, can_go_on: bool = True
@@ -225,7 +225,7 @@ class Schedule:
 
     def follow(self, owner: RacingActor, thread: threading.Thread) -> AbstractContextManager[None]:
         """Return a context manager that follows a thread which an actor starts."""
-        actor = owner.threads[thread] = ThreadActor(owner, thread, self)
+        actor = owner.threads[thread] = ThreadActor(owner, thread)
         return actor.following()
 
     def add_thread(self, actor: RacingActor) -> None:
@@ -349,7 +349,7 @@ class Schedule:
         are_over = self._are_over()
         there = [actor for actor in self.actors if not (actor.is_thread and are_over)]
         waiting = [actor for actor in there if actor.thread is None or actor.gates]
-        polling = [actor for actor in waiting if actor.lock is None]
+        polling = [actor for actor in waiting if actor.awaited is None]
         awake = [actor for actor in waiting if not actor.is_asleep(now_usec)]
         ready = [actor for actor in awake if not actor.waits_for_change(self._changes)]
         ready += self._due_tasks()
@@ -400,7 +400,7 @@ class Schedule:
 
     def _new_actor(self, name: str, work: Callable[[], object], **options: str) -> RacingActor:
         self._numbers += 1
-        return RacingActor(name, self._numbers, work, schedule=self, **options)
+        return RacingActor(name, self._numbers, work, self, **options)
 
     def _note_overlap(self) -> None:
         if any(actor.thread is not None and not actor.is_over for actor in self.actors):

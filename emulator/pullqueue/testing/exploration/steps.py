@@ -6,7 +6,7 @@ import re
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -19,7 +19,7 @@ from pullqueue.engine.store import Insertion, Lease
 from pullqueue.tasks import DeleteResult
 from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled
 from pullqueue.testing.points import Point
-from pullqueue.testing.points.actors import Actor, Lock
+from pullqueue.testing.points.actors import Actor, Awaited
 from pullqueue.testing.points.footprint import NOTHING, READ, TIME_MOVES, Footprint
 from pullqueue.text import quoted
 
@@ -184,8 +184,8 @@ class Turns(Protocol):
     def note(self, footprint: Footprint) -> None:
         """Note what the current turn reads and writes beside its call."""
 
-    def wait_for_lock(self, actor: RacingActor, lock: Lock, seconds: float) -> bool:
-        """Return when an actor can acquire a lock; False: the time is over."""
+    def wait(self, actor: RacingActor, awaited: Awaited, seconds: float) -> bool:
+        """Let others go on until something is there; return False if the time is over."""
 
     def follow(self, owner: RacingActor, thread: threading.Thread) -> AbstractContextManager[None]:
         """Return a context manager that follows a thread which an actor starts."""
@@ -212,10 +212,10 @@ class RacingActor(Actor):
         name: str,
         number: int,
         work: Callable[[], object],
+        schedule: Turns,
         *,
         key: str = "",
         request: str = "",
-        schedule: Turns | None = None,
     ) -> None:
         super().__init__(name, HandlerKilled)
         self.number = number
@@ -231,10 +231,10 @@ class RacingActor(Actor):
         self.request = request
         """What its first step shows beside the call: the request that is handled."""
         self.schedule = schedule
-        self.held = None if schedule is None or schedule.is_replay else schedule.held
-        self.lock: Lock | None = None
+        self.held = None if schedule.is_replay else schedule.held
+        self.awaited: Awaited | None = None
         """What it waits for."""
-        self.lock_seconds = -1.0
+        self.wait_seconds = -1.0
         """How long; less than 0 is forever."""
         self.is_in_time = False
         """True if time does not pass its next call."""
@@ -277,14 +277,13 @@ class RacingActor(Actor):
 
     def note(self, footprint: Footprint) -> None:
         """Note what it reads and writes beside its calls."""
-        if self.schedule is not None and self.schedule.current is self.here:
+        if self.schedule.current is self.here:
             self.schedule.note(footprint)
 
     @cached_property
     def random(self) -> Random:
         """What its code draws random numbers from."""
-        sequence = self.schedule.sequence if self.schedule else 0
-        return Random(f"{sequence} {self.name}")  # noqa: S311 - repeatable
+        return Random(f"{self.schedule.sequence} {self.name}")  # noqa: S311 - repeatable
 
     @property
     def draws(self) -> bool:
@@ -299,7 +298,7 @@ class RacingActor(Actor):
 
     def follow(self, thread: threading.Thread) -> AbstractContextManager[None]:
         """Return a context manager that follows a thread which it starts."""
-        return nullcontext() if self.schedule is None else self.schedule.follow(self, thread)
+        return self.schedule.follow(self, thread)
 
     def settle(self) -> None:
         """Note that this thread waits."""
@@ -310,9 +309,9 @@ class RacingActor(Actor):
         if thread in self.threads:
             self.threads[thread].settled.wait(_SETTLE_SECONDS)
 
-    def wait_for(self, lock: Lock, seconds: float) -> bool:
-        """Return when it can acquire a lock; False: the time is over; less than 0 is forever."""
-        return self.schedule is not None and self.schedule.wait_for_lock(self.here, lock, seconds)
+    def wait_for(self, awaited: Awaited, seconds: float) -> bool:
+        """Return when that is there; False: the time is over; less than 0 is forever."""
+        return self.schedule.wait(self.here, awaited, seconds)
 
     @property
     def is_blocked(self) -> bool:
@@ -321,19 +320,19 @@ class RacingActor(Actor):
 
     @property
     def is_patient(self) -> bool:
-        """True if it waits for a lock, and the time until that is over does not run."""
-        return self.lock is not None and self.lock_seconds >= 0 and self.wakes_usec is None
+        """True if it waits for something, and the time until that is over does not run."""
+        return bool(self.awaited) and self.wait_seconds >= 0 and self.wakes_usec is None
 
     def limit_wait(self, clock: MovableClock) -> None:
-        """Begin the time of its wait for a lock."""
-        self.wakes_usec = clock.now_usec() + duration_usec(self.lock_seconds)
+        """Begin the time of its wait."""
+        self.wakes_usec = clock.now_usec() + duration_usec(self.wait_seconds)
 
     def is_asleep(self, now_usec: int) -> bool:
-        """Return whether it sleeps, or waits for a lock that is not free."""
-        if self.lock is not None and self.lock.is_free:
+        """Return whether it sleeps, or waits for what is not there."""
+        if self.awaited is not None and self.awaited.is_there():
             return False
         if self.wakes_usec is None:
-            return self.lock is not None
+            return self.awaited is not None
         return self.wakes_usec > now_usec
 
     def waits_for_change(self, changes: int) -> bool:

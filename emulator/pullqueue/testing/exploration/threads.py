@@ -15,11 +15,11 @@ from contextvars import ContextVar
 from functools import wraps
 
 from pullqueue.testing.clock import asleep, sleeping
-from pullqueue.testing.exploration.steps import RacingActor, Turns
+from pullqueue.testing.exploration.steps import RacingActor
 from pullqueue.testing.interrupt import current_task
 from pullqueue.testing.patching import Patches
 from pullqueue.testing.place import is_frame_of_app
-from pullqueue.testing.points.actors import current_actor
+from pullqueue.testing.points.actors import Awaited, current_actor
 
 _NAMED_BY_TARGET = re.compile(r"Thread-\d+(?: \((.*)\))?")
 """The name of a thread to which the app has given none; its number differs from run to run."""
@@ -33,15 +33,14 @@ class ThreadActor(RacingActor):
 
     is_thread = True
 
-    def __init__(self, owner: RacingActor, thread: threading.Thread, turns: Turns) -> None:
+    def __init__(self, owner: RacingActor, thread: threading.Thread) -> None:
         found = _NAMED_BY_TARGET.fullmatch(thread.name)
         name = f"thread {found[1] or ''}".strip() if found else thread.name
         super().__init__(
-            f"{owner.name}, {name}", 0, lambda: None, key=f"{owner.key}, {name}", schedule=turns
+            f"{owner.name}, {name}", 0, lambda: None, owner.schedule, key=f"{owner.key}, {name}"
         )
         self.thread = thread
         self._owner = owner
-        self._turns = turns
         self._has_turns = threading.Event()
         """Set from its first sleep on, and where it has ended without one."""
 
@@ -49,52 +48,34 @@ class ThreadActor(RacingActor):
     def following(self) -> Iterator[None]:
         """Follow the sleeps in the block, which is what the thread does."""
         try:
-            with sleeping(self._turns.clock, self._sleep):
+            with sleeping(self.schedule.clock, self._sleep):
                 yield
         finally:
-            self._turns.leave(self)
+            self.schedule.leave(self)
             self.settled.set()
             self._has_turns.set()
 
     def _sleep(self, seconds: float) -> None:
         self._begin()
-        self._turns.sleep(self, seconds)
+        self.schedule.sleep(self, seconds)
 
     def await_event(self, event: threading.Event, seconds: float) -> bool:
         """Wait in the thread until an event is set; return False if the time is over."""
         self._begin()
-        return self._turns.wait_for_lock(self, _Awaited("an event", event.is_set), max(0, seconds))
+        return self.schedule.wait(self, Awaited(event.is_set, "an event"), max(0, seconds))
 
     def _begin(self) -> None:
         self.idle_steps += 1
         if not self.number:
-            self._turns.add_thread(self)
+            self.schedule.add_thread(self)
             self._has_turns.set()
 
     def await_end(self, seconds: float) -> bool:
         """Wait in another thread of its actor until it ends; return False if the time is over."""
         if seconds < 0:
             self._has_turns.wait()
-        ended = _Awaited(self.name, lambda: self.is_over)
-        return ended.is_free or not self.number or self._owner.wait_for(ended, seconds)
-
-
-class _Awaited:
-    """What a thread waits for, as if it were a lock."""
-
-    is_patient = False
-
-    def __init__(self, name: str, is_there: Callable[[], bool]) -> None:
-        self._name = name
-        self._is_there = is_there
-
-    @property
-    def is_free(self) -> bool:
-        """True if the thread that waits for it can go on."""
-        return self._is_there()
-
-    def __str__(self) -> str:
-        return self._name
+        ended = Awaited(lambda: self.is_over, self.name)
+        return self.is_over or not self.number or self._owner.wait_for(ended, seconds)
 
 
 _main_task: ContextVar[object] = ContextVar("main_task", default=None)

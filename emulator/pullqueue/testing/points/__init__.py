@@ -30,7 +30,7 @@ from pullqueue.testing.place import Place, calling_place
 from pullqueue.testing.points import actors
 from pullqueue.testing.points.changes import following_changes
 from pullqueue.testing.points.databases import DATABASES, Database, find_unseen
-from pullqueue.testing.points.databases.calls import DatabaseCall, passed_to
+from pullqueue.testing.points.databases.calls import DatabaseCall, observers, passed_to
 from pullqueue.testing.points.footprint import EVERYTHING, Footprint, footprint_of_queue_call
 from pullqueue.testing.points.responses import following_responses
 from pullqueue.testing.points.services import ServiceFootprints
@@ -140,8 +140,6 @@ class Trial:
                 stack.enter_context(following_changes)
                 stack.enter_context(following_responses)
                 stack.enter_context(emulator.interceptors.installed(self._intercept))
-                _trials.append(self)
-                stack.callback(_trials.remove, self)
                 if services and emulator_of_sdk() is emulator:
                     stack.enter_context(loaded_rpcs().intercepted(self.at_point))
                 stack.enter_context(passed_to(self))
@@ -288,9 +286,6 @@ def _name_of(call: Call) -> str:
     return name
 
 
-_trials: list[Trial] = []
-
-
 def point(name: str) -> None:
     """Let `crash_test` and `race_test` stop the code here; do nothing outside of them.
 
@@ -301,8 +296,8 @@ def point(name: str) -> None:
 
     `name` is what their reports show, with the place from which the hook was called.
     """
-    for trial in tuple(_trials):
-        trial.at_point(name, lambda: None)
+    for observer in [*observers]:
+        observer.at_point(name, lambda: None)
 
 
 def emulator_of_sdk() -> Emulator | None:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from contextvars import ContextVar
 from functools import partial, wraps
 from io import StringIO
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 from pullqueue.push.request import PushResponse
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt
@@ -28,16 +28,14 @@ _starters: ContextVar[tuple[int, ...]] = ContextVar("starters", default=())
 """The ids of the threads that have started this one, or submitted what it does."""
 
 
-class Lock(Protocol):
-    """What an actor can wait for."""
+class Awaited(NamedTuple):
+    """What an actor waits for, such as a lock."""
 
-    @property
-    def is_patient(self) -> bool:
-        """True if the time of who waits is over only where nobody else can go on."""
-
-    @property
-    def is_free(self) -> bool:
-        """True if who waits for it can acquire it."""
+    is_there: Callable[[], bool]
+    """Returns whether the actor can go on."""
+    name: str = "a lock"
+    is_patient: bool = False
+    """True if the time to wait for it passes only where nobody else can go on."""
 
 
 class Actor(Interrupter):
@@ -80,9 +78,9 @@ class Actor(Interrupter):
     def note(self, footprint: Footprint) -> None:
         """Note what it reads and writes beside its calls."""
 
-    def wait_for(self, lock: Lock, seconds: float) -> bool:  # noqa: ARG002 - of those that can
-        """Return when it can acquire a lock; False: the time is over; less than 0 is forever."""
-        return lock.is_free
+    def wait_for(self, awaited: Awaited, seconds: float) -> bool:  # noqa: ARG002 - of those that can
+        """Return when that is there; False: the time is over; less than 0 is forever."""
+        return awaited.is_there()
 
     def follow(self, thread: threading.Thread) -> AbstractContextManager[None]:  # noqa: ARG002 - the same
         """Return a context manager that follows a thread which it starts."""

@@ -49,9 +49,9 @@ class DatabaseCall:
 
 
 class Observer(Protocol):
-    """Gets the calls to databases."""
+    """Gets the calls to databases, and those of `point`."""
 
-    def at_point(self, call: DatabaseCall, call_next: Callable[[], object]) -> object:
+    def at_point(self, call: DatabaseCall | str, call_next: Callable[[], object]) -> object:
         """Carry a call out, or not, and return its result."""
 
     def note_seen(self, name: str) -> None:
@@ -64,34 +64,34 @@ class Observer(Protocol):
         """Note a call of the current actor to a database whose time is not that of the clock."""
 
 
-_observers: tuple[Observer, ...] = ()
+observers: list[Observer] = []
+"""Those that get the calls that are made now."""
 
 
 @contextmanager
 def passed_to(observer: Observer) -> Iterator[None]:
     """Pass the calls that are made in the block to an observer; blocks may end in any order."""
-    global _observers  # noqa: PLW0603 - one for the process, as what is replaced
-    _observers = (*_observers, observer)
+    observers.append(observer)
     try:
         yield
     finally:
-        _observers = tuple(each for each in _observers if each is not observer)
+        observers.remove(observer)
 
 
 def is_observed() -> bool:
     """Return whether a call would be passed on; not if it is part of another."""
-    return bool(_observers) and not is_carried_out()
+    return bool(observers) and not is_carried_out()
 
 
 def note_seen(name: str) -> None:
     """Note that calls of the current actor to a database are seen."""
-    for observer in _observers:
+    for observer in [*observers]:
         observer.note_seen(name)
 
 
 def note_unseen(name: str, port: int = 0) -> None:
     """Note what the current actor uses that has no points, and to which port it connects."""
-    for observer in _observers:
+    for observer in [*observers]:
         observer.note_unseen(name, port)
 
 
@@ -100,7 +100,7 @@ def note_expiry(name: str, *, begins: bool) -> None:
 
     `begins`: it sets when something expires.
     """
-    for observer in _observers:
+    for observer in [*observers]:
         observer.note_expiry(name, begins=begins)
 
 
@@ -113,6 +113,6 @@ def intercept(call: DatabaseCall, carry_out: Callable[[], _T]) -> _T:
         return result
 
     call_next: Callable[[], object] = note_result
-    for observer in _observers:
+    for observer in [*observers]:
         call_next = partial(observer.at_point, call, call_next)
     return cast("_T", call_next())

@@ -15,11 +15,11 @@ from contextlib import suppress
 from functools import partial, wraps
 from itertools import count
 from types import TracebackType
-from typing import Any, Final, Literal, NoReturn, Self, TypeVar, cast
+from typing import Any, ClassVar, Final, Literal, NoReturn, Self, TypeVar, cast
 from weakref import WeakSet, ref
 
 from pullqueue.testing.patching import Patches
-from pullqueue.testing.points.actors import Actor, current_actor
+from pullqueue.testing.points.actors import Actor, Awaited, current_actor
 from pullqueue.testing.points.databases.calls import DatabaseCall, intercept, is_observed
 from pullqueue.testing.points.databases.sql import verb_of
 from pullqueue.testing.points.footprint import Footprint, Path
@@ -50,36 +50,14 @@ _ENDS = frozenset({"COMMIT", "END", "ROLLBACK"})
 _connections: WeakSet[ObservedConnection] = WeakSet()
 
 
-class _Release:
-    """What an actor waits for whose statement finds the database locked."""
-
-    count = 0
-    """How many transactions have ended."""
-    is_patient = True
-
-    def __init__(self) -> None:
-        self._before = self.count
-
-    def __str__(self) -> str:
-        return "a lock"
-
-    @property
-    def is_free(self) -> bool:
-        """True if a transaction has ended since then."""
-        return self.count > self._before
-
-    @classmethod
-    def note(cls) -> None:
-        """Note that a transaction has ended."""
-        cls.count += 1
-
-
 class ObservedConnection(sqlite3.Connection):
     """A connection whose statements are points."""
 
     _numbers = count()
     used_by = "sqlite3"
     """The package by which the app uses it, as reports show it."""
+    _ended: ClassVar = [0]
+    """How many transactions have ended, of all connections."""
 
     def __init__(self, database: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(database, *args, **kwargs)
@@ -127,7 +105,7 @@ class ObservedConnection(sqlite3.Connection):
     def close(self) -> None:
         """Close the connection, which rolls back."""
         super().close()
-        _Release.note()
+        self._note_end()
 
     def __exit__(
         self,
@@ -176,8 +154,7 @@ class ObservedConnection(sqlite3.Connection):
         self._user = ref(actor) if actor is not None else None
         result = execute() if actor is None else self._run_for(actor, verb, execute)
         if verb in _ENDS or (was_open and not self.in_transaction):
-            self._has_lock = False
-            _Release.note()
+            self._note_end()
         elif self.in_transaction and verb != "BEGIN":
             self._has_lock = True
         if verb not in _COMPILED:  # it can have attached another database
@@ -200,12 +177,13 @@ class ObservedConnection(sqlite3.Connection):
 
     def _run_for(self, actor: Actor, verb: str, execute: Callable[[], _T]) -> _T:
         while True:
-            release = _Release()
+            before = self._ended[0]
             try:
                 return execute()
             except sqlite3.OperationalError as error:
                 if not (actor.can_wait and self._would_wait(verb, error)):
                     raise
+            release = Awaited(partial(self._has_ended_since, before), is_patient=True)
             if not actor.wait_for(release, self._wait_seconds or _WAIT_SECONDS):
                 return execute()  # raises, unless the lock is free by now
 
@@ -225,8 +203,15 @@ class ObservedConnection(sqlite3.Connection):
         if self._user is not None and self._user() is actor:
             with suppress(sqlite3.ProgrammingError):  # it is closed, or of another thread
                 super().rollback()
-                self._has_lock = False
-                _Release.note()
+                self._note_end()
+
+    def _note_end(self) -> None:
+        """Note that a transaction has ended, for which others can wait."""
+        self._has_lock = False
+        self._ended[0] += 1
+
+    def _has_ended_since(self, count: int) -> bool:
+        return self._ended[0] > count
 
     # -- what a statement reads and writes ---------------------------------------------------------
 
