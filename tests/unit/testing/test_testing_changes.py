@@ -180,6 +180,12 @@ def use_temporary_files(_: Path) -> None:
         file.write(b"x")
 
 
+def use_variables_of_a_request(_: Path) -> None:
+    os.environ["HTTP_HOST"] = "localhost"
+    os.environ["PATH"] = os.environ["PATH"]
+    os.environ.pop("NOT_THERE", None)
+
+
 def use_pipe(_: Path) -> None:
     reader, writer = os.pipe()
     with open(reader) as received, open(writer, "w") as sent:  # noqa: PTH123
@@ -193,6 +199,7 @@ PRIVATE: dict[str, Callable[[Path], object]] = {
     "reads": text,
     "pipes": use_pipe,
     "temporary files": use_temporary_files,
+    "variables of a request": use_variables_of_a_request,
     "devices": lambda _: Path(os.devnull).write_text("x"),
     "compiled modules": lambda folder: (folder / "__pycache__" / "app.pyc").write_text("x"),
 }

@@ -163,12 +163,18 @@ CELLS = {
     "StringIO": ("int(text_stream.getvalue())", "write(text_stream, str(v))"),
     "a queue": ("jobs.qsize()", "empty(jobs, v)"),
     "a simple queue": ("simple.qsize()", "empty(simple, v)"),
-    "the environment": (
-        "int(os.environ.get('A_NUMBER', 0))",
-        "os.environ.__setitem__('A_NUMBER', str(v))",
-    ),
 }
 """Where an app can keep a number: how to read it, and how to write it."""
+CELLS_OF_ENVIRONMENT = {
+    "a variable": (
+        "int(os.environ['A_NUMBER'])",
+        "os.environ.__setitem__('A_NUMBER', str(v))",
+    ),
+    "variables that are deleted": (
+        "sum(name not in os.environ for name in 'AB')",
+        "{os.environ.pop(each, 0) for each in 'AB'[:v]} or os.environ.update(A='', B='')",
+    ),
+}
 FLASK = """
 import flask
 
@@ -223,7 +229,8 @@ def _race(race: Run, queue: Queue, app: Any, read: str, write: str, **options: A
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("A_NUMBER", "0")
+    for name in ("A_NUMBER", "A", "B"):
+        monkeypatch.setenv(name, "0")
 
 
 def test_an_update_is_seen_wherever_it_is_kept(load: Load) -> None:
@@ -244,13 +251,17 @@ def test_an_update_is_seen_wherever_it_is_kept(load: Load) -> None:
     assert kept.not_compared == {}
 
 
-LOST = ["slots", "a closure", "array", "a context variable", "the environment"]
+LOST = ["slots", "a closure", "array", "a context variable"]
 
 
 @pytest.mark.parametrize(
     ("source", "cells"),
-    [(APP, {name: CELLS[name] for name in LOST}), (FLASK, CELLS_OF_FLASK)],
-    ids=["a module", "Flask"],
+    [
+        (APP, {name: CELLS[name] for name in LOST}),
+        (APP, CELLS_OF_ENVIRONMENT),
+        (FLASK, CELLS_OF_FLASK),
+    ],
+    ids=["a module", "the environment", "Flask"],
 )
 def test_an_update_of_it_can_be_lost(
     race: Run, queue: Queue, load: Load, source: str, cells: dict[str, tuple[str, str]]

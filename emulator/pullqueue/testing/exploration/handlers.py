@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -100,9 +100,10 @@ class PushTasks:
         times = (self._dispatcher.next_usec(queue) for queue in self._queues())
         return min((usec for usec in times if usec is not None), default=None)
 
-    def are_overdue(self, now_usec: int) -> bool:
-        """Return whether the deadline of an attempt has passed at a time."""
-        return any(now_usec >= deadline_usec for deadline_usec in self._running.values())
+    @property
+    def deadlines(self) -> Collection[int]:
+        """Those of attempts that have started and that time has not ended, in microseconds."""
+        return self._running.values()
 
     def end_overdue(self) -> Iterator[str]:
         """End the attempts whose deadline has passed; their handlers go on, as in production."""

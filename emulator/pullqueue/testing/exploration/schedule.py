@@ -307,7 +307,8 @@ class Schedule:
         while options := self._options():
             choice = Choice.among(options, self.actors, before, ready, passed)
             choice.others |= self.tasks.retried
-            choice.ends_attempts = TIME in options and self.tasks.are_overdue(self._target_usec())
+            deadlines = self.tasks.deadlines if TIME in options else ()
+            choice.ends_attempts = any(usec <= self._target_usec() for usec in deadlines)
             chosen = self._planned(choice)
             choice.chosen = choice.default(before) if chosen is None else chosen
             self.choices.append(choice)

@@ -8,7 +8,6 @@ compared. What libraries keep in modules of their own is not looked at.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -172,7 +171,6 @@ class Memory:
         yield from ((name, module, False) for name, module in modules if self._is_own(name))
         for number, function in enumerate(self._functions):
             yield f"function {number}", function, False
-        yield "os.environ", os.environ, False
 
     def _add(
         self, path: str, thing: object, *, is_global: bool, is_of_library: bool = False

@@ -13,7 +13,6 @@ import functools
 import gc
 import itertools
 import operator
-import os
 import queue
 import re
 import struct
@@ -35,8 +34,9 @@ _MOST_BYTES = 1 << 20
 """How much of a buffer is compared."""
 
 _NOT_COMPARED = (
-    # Calls to them are points, or locks.
+    # Calls to them are points, locks, or events of `points/changes.py`.
     *("pullqueue", "pytest_pullqueue", "sqlalchemy", "django.db", "redis", "sqlite3"),
+    *("os._Environ", "google.appengine.runtime.request_environment"),
     # What is outside of the process, and clients that keep connections to it.
     *("_io", "_socket", "socket", "_ssl", "ssl", "select", "selectors", "grpc", "google.auth"),
     # Of one event loop, of the test, without a state, or not read by apps.
@@ -129,8 +129,6 @@ class Kinds:
         if issubclass(kind, type):
             is_of_app = is_app_module(str(vars(thing).get("__module__")))
             return Kind(vars, can_replace=True) if is_of_app else _EMPTY
-        if thing is os.environ:  # the SDK can replace it by one for each thread
-            return Kind(find_state=_environment) if kind.__module__ == "os" else _EMPTY
         if kind in (FunctionType, _Cached) and _is_not_looked_into(kind, str(thing.__module__)):
             return _EMPTY
         if kind is FunctionType:
@@ -307,19 +305,6 @@ def _of_stream(stream: BytesIO | StringIO) -> object:
     return None if stream.closed else (stream.tell(), stream.getvalue())
 
 
-def _environment(environment: Mapping[str, str]) -> object:
-    """Return the variables that are not of a request, which `wrap_wsgi_app` leaves there."""
-    return {
-        name: value
-        for name, value in [*environment.items()]
-        if name not in _OF_REQUESTS and not name.startswith("HTTP_")
-    }
-
-
-_OF_REQUESTS = frozenset(
-    {"CONTENT_LENGTH", "CONTENT_TYPE", "PATH_INFO", "QUERY_STRING", "RAW_URI", "REQUEST_ID_HASH"}
-    | {"REQUEST_LOG_ID", "REQUEST_METHOD", "REQUEST_URI"}
-)
 _STATES: dict[type, Callable[[Any], object] | None] = {
     BytesIO: _of_stream,
     StringIO: _of_stream,

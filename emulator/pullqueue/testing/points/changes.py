@@ -1,4 +1,4 @@
-"""What actors change beside their calls and memory: files, and what other programs do.
+"""What actors change beside their calls and memory: files, variables, and what other programs do.
 
 Python's audit events say so. Who could read a file is not known, since there is no event where code
 only asks whether there is one; so whoever goes on could, as with memory. There is no event either
@@ -58,6 +58,20 @@ def _is_private(path: Path) -> bool:
 
 def _see_temporary(_: Actor, arguments: tuple[Any, ...]) -> None:
     _temporary.add(Path(os.fsdecode(arguments[0])))
+
+
+def _see_variable(actor: Actor, arguments: tuple[Any, ...]) -> None:
+    """Note the change of an environment variable, but for those in which the SDK has a request."""
+    name, *value = map(os.fsdecode, arguments)
+    is_of_request = name in _OF_REQUESTS or name.startswith("HTTP_")
+    if not is_of_request and os.environ.get(name) != next(iter(value), None):
+        actor.note(CHANGED)
+
+
+_OF_REQUESTS = frozenset(
+    {"CONTENT_LENGTH", "CONTENT_TYPE", "PATH_INFO", "QUERY_STRING", "RAW_URI", "REQUEST_ID_HASH"}
+    | {"REQUEST_LOG_ID", "REQUEST_METHOD", "REQUEST_URI"}
+)
 
 
 def _see_program(actor: Actor, _: tuple[Any, ...]) -> None:
@@ -144,6 +158,7 @@ _EVENTS: dict[str, _See] = {
     "os.link": _see_file,
     "os.mkdir": _see_file,
     "os.posix_spawn": _see_program,
+    "os.putenv": _see_variable,
     "os.remove": _see_file,
     "os.rename": _see_file,
     "os.rmdir": _see_file,
@@ -151,6 +166,7 @@ _EVENTS: dict[str, _See] = {
     "os.symlink": _see_file,
     "os.system": _see_program,
     "os.truncate": _see_file,
+    "os.unsetenv": _see_variable,
     "os.utime": _see_file,
     "socket.connect": _see_connection,
     "subprocess.Popen": _see_program,
