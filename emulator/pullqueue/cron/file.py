@@ -187,7 +187,8 @@ class _Reader:
         target = self._read(section, "target", _target)
         retry = section.value("retry_parameters")
         parameters = None if retry is None else self._retry(retry, section)
-        misspelt = {closest(pair.key.text, _JOB_KEYS) for pair in section.node.pairs}
+        unknown = [key for pair in section.node.pairs if (key := pair.key.text) not in _JOB_KEYS]
+        misspelt = {closest(key, _JOB_KEYS) for key in unknown}
         required = [key for key in ("url", "schedule") if section.value(key) is None]
         if missing := [f"no `{key}`" for key in required if key not in misspelt]:
             advice = "add one" if len(missing) == 1 else "add them"

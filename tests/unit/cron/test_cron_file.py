@@ -25,7 +25,7 @@ cron:
   timezone: Australia/NSW
 - url: /tasks/retry
   schedule: every 10 mins from 10:00 to 14:00
-  target: worker
+  target: v1:worker
   retry_parameters:
     job_retry_limit: 3
     job_age_limit: 1d
@@ -47,7 +47,7 @@ def test_the_documented_examples_are_read() -> None:
     # A Sunday in UTC: Sydney is 11 hours ahead in January.
     after = to_usec(datetime(2026, 1, 1, tzinfo=UTC))
     assert from_usec(mailout.next_usec(after)) == datetime(2026, 1, 4, 22, tzinfo=UTC)
-    assert (retry.number, retry.name, retry.target) == (3, "/tasks/retry", "worker")
+    assert (retry.number, retry.name, retry.target) == (3, "/tasks/retry", "v1.worker")
     assert retry.schedule == Interval(seconds=600, between=(time(10), time(14)))
     assert retry.retry == RetryParameters(
         task_retry_limit=3,
@@ -82,6 +82,8 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
         ("cron: [7]", '1:8: a job is "7": it must have `url` and `schedule`'),
         ("cron:\n- url: /a\n", "2:3: job 1 has no `schedule`: add one"),
         ("cron:\n- schedule: every 1 hours\n", "2:3: job 1 has no `url`: add one"),
+        ("cron:\n- url:\n  schedule: every 1 hours\n", "2:3: job 1 has no `url`: add one"),
+        ("cron:\n- {url: /a, schedule: }\n", "2:3: job 1 has no `schedule`: add one"),
         (f"cron:\n- url: a{SCHEDULE}", '2:8: url "a": use a path of the app'),
         (f"cron:\n- url: https://a/b{SCHEDULE}", '2:8: url "https://a/b": use a path of the app'),
         (
@@ -152,20 +154,32 @@ def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     assert places == [f"{path}:2:8", f"{path}:3:13", f"{path}:4:3", f"{path}:4:13"]
 
 
-def test_each_fault_has_the_path_of_what_is_wrong() -> None:
-    text = (
-        "cron:\n- 1\n- url: [a]\n  schedule: b\n  x: 1\n- {retry_parameters: {max_doublings: -1}}\n"
-    )
-    job = ("cron", 2)
+JOB = ("cron", 2)
 
-    assert [each.path for each in read_cron(text, "cron.yaml").reports["invalid-cron"]] == [
-        ("cron", 0),
-        ("cron", 1, "x"),
-        ("cron", 1, "url"),
-        ("cron", 1, "schedule"),
-        (*job, "retry_parameters", "max_doublings"),
-        job,
-    ]
+
+@each_row(
+    ("text", "paths"),
+    [
+        (
+            "cron: [1, {url: [a], schedule: b, x: 1}, {retry_parameters: {max_doublings: -1}}]",
+            [
+                ("cron", 0),
+                ("cron", 1, "x"),
+                ("cron", 1, "url"),
+                ("cron", 1, "schedule"),
+                (*JOB, "retry_parameters", "max_doublings"),
+                JOB,
+            ],
+        ),
+        ("application: x\ncron: 7", [("application",), ("cron",)]),
+        ("cron:\n" + 251 * "- {url: /a, schedule: every 1 hours}\n", [("cron",)]),
+    ],
+)
+def test_each_fault_has_the_path_of_what_is_wrong(
+    text: str, paths: list[tuple[str | int, ...]]
+) -> None:
+    reports = read_cron(text, "cron.yaml").reports["invalid-cron"]
+    assert [each.path for each in reports] == paths
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
