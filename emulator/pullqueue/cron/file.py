@@ -12,12 +12,13 @@ from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pullqueue.clock import from_usec, to_usec
-from pullqueue.config.document import Mapping, Node, Path, Place, Scalar, Sequence, describe
+from pullqueue.config.document import Mapping, Node, Place, Scalar, Sequence, describe
 from pullqueue.config.files import read_bytes
 from pullqueue.config.findings import Report, Reports, Severity, UnreadableError
 from pullqueue.config.reader import ParseResult, decode, read_tree
 from pullqueue.config.settings import Settings
 from pullqueue.config.values import as_integer, as_number, is_deployable_age, parse_age_limit
+from pullqueue.config.view import Entry, Section
 from pullqueue.cron.schedule import Interval, Schedule, next_time, parse_schedule
 from pullqueue.errors import InvalidCronError
 from pullqueue.tasks import RetryParameters
@@ -118,22 +119,6 @@ def read_cron(text: bytes | str, file: str) -> ParseResult:
     return reader.result
 
 
-@dataclass(slots=True)
-class _Section:
-    """A mapping of the file, with the keys that it may have."""
-
-    node: Mapping
-    name: str
-    path: Path
-
-    def value(self, key: str) -> Node | None:
-        """Return the value of a key; None: it is missing, or empty."""
-        pair = self.node.pair(key)
-        if pair is None or (isinstance(pair.value, Scalar) and pair.value.is_null):
-            return None
-        return pair.value
-
-
 class _Reader:
     """Reads one file, and collects what is wrong with it."""
 
@@ -153,47 +138,47 @@ class _Reader:
             return
         if not isinstance(self._root, Mapping) or self._root.pair("cron") is None:
             place = self._root.place if self._root is not None else Place(0, 0)
-            self._fault(place, "there is no `cron:`: write it, and the jobs as a list under it")
+            message = "there is no `cron:`: write it, and the jobs as a list under it"
+            self._report(Report(place, message))
             return
-        section = _Section(self._root, "cron.yaml", ())
-        self._check_keys(section, ("cron", "application"))
-        if (pair := self._root.pair("application")) and section.value("application") is not None:
+        section = Section(self._root)
+        self._check_keys(section, ("cron", "application"), of="cron.yaml")
+        if application := section.get("application"):
             message = "gcloud refuses `application`, since the deployment sets the project: "
-            self._fault(pair.key.place, f"{message}remove it", ("application",))
-        jobs = section.value("cron")
+            self._report(application.report_key(f"{message}remove it"))
+        jobs = section.get("cron")
         if jobs is None:
             return
-        if not isinstance(jobs, Sequence):
-            message = f"`cron` is {describe(jobs)}: it must be a list of jobs"
-            self._fault(jobs.place, message, ("cron",))
+        if not isinstance(jobs.value, Sequence):
+            message = f"`cron` is {describe(jobs.value)}: it must be a list of jobs"
+            self._report(jobs.report(message))
             return
-        if (count := len(jobs.items)) > _MOST_JOBS:
-            message = f"there are {count} jobs; the maximum is {_MOST_JOBS}"
-            self._fault(jobs.place, message, ("cron",))
-        for number, node in enumerate(jobs.items, start=1):
+        if (count := len(jobs.value.items)) > _MOST_JOBS:
+            self._report(jobs.report(f"there are {count} jobs; the maximum is {_MOST_JOBS}"))
+        for number, node in enumerate(jobs.value.items, start=1):
             path = ("cron", number - 1)
             if not isinstance(node, Mapping):
                 message = f"a job is {describe(node)}: it must have `url` and `schedule`"
-                self._fault(node.place, message, path)
-            elif (job := self._job(_Section(node, f"job {number}", path), number)) is not None:
+                self._report(Report(node.place, message, path))
+            elif (job := self._job(Section(node, path), number)) is not None:
                 yield job
 
-    def _job(self, section: _Section, number: int) -> CronJob | None:
-        self._check_keys(section, _JOB_KEYS)
+    def _job(self, section: Section, number: int) -> CronJob | None:
+        name = f"job {number}"
+        self._check_keys(section, _JOB_KEYS, of=name)
         url = self._read(section, "url", _url)
         schedule = self._read(section, "schedule", lambda each: parse_schedule(each.text))
         zone = self._read(section, "timezone", _zone)
         description = self._read(section, "description", _description)
         target = self._read(section, "target", _target)
-        retry = section.value("retry_parameters")
-        parameters = None if retry is None else self._retry(retry, section)
-        unknown = [key for pair in section.node.pairs if (key := pair.key.text) not in _JOB_KEYS]
-        misspelt = {closest(key, _JOB_KEYS) for key in unknown}
-        required = [key for key in ("url", "schedule") if section.value(key) is None]
+        retry = section.get("retry_parameters")
+        parameters = None if retry is None else self._retry(retry, name)
+        misspelt = {closest(key, _JOB_KEYS) for key in section.entries if key not in _JOB_KEYS}
+        required = [key for key in ("url", "schedule") if section.get(key) is None]
         if missing := [f"no `{key}`" for key in required if key not in misspelt]:
             advice = "add one" if len(missing) == 1 else "add them"
-            message = f"{section.name} has {' and '.join(missing)}: {advice}"
-            self._fault(section.node.place, message, section.path)
+            message = f"{name} has {' and '.join(missing)}: {advice}"
+            self._report(Report(section.node.place, message, section.path))
         if url is None or schedule is None:
             return None
         return CronJob(
@@ -207,14 +192,13 @@ class _Reader:
             retry=parameters,
         )
 
-    def _retry(self, node: Node, owner: _Section) -> RetryParameters | None:
-        path = (*owner.path, "retry_parameters")
-        if not isinstance(node, Mapping):
-            message = f"`retry_parameters` is {describe(node)}: it must have keys such as "
-            self._fault(node.place, f"{message}`job_retry_limit`", path)
+    def _retry(self, entry: Entry, job: str) -> RetryParameters | None:
+        if not isinstance(entry.value, Mapping):
+            message = f"`retry_parameters` is {describe(entry.value)}: it must have keys such as "
+            self._report(entry.report(f"{message}`job_retry_limit`"))
             return None
-        section = _Section(node, f"retry_parameters of {owner.name}", path)
-        self._check_keys(section, _RETRY_KEYS)
+        section = Section(entry.value, entry.path)
+        self._check_keys(section, _RETRY_KEYS, of=f"retry_parameters of {job}")
         limit = self._read(section, "job_retry_limit", _retry_limit)
         age_seconds = self._read(section, "job_age_limit", _age_limit)
         most = self._read(section, "max_backoff_seconds", _seconds)
@@ -223,7 +207,7 @@ class _Reader:
         most = _DEFAULT_MAX_BACKOFF_SECONDS if most is None else most
         if least is not None and least > most:
             message = f"min_backoff_seconds is {least:g}, and max_backoff_seconds is {most:g}: "
-            self._fault(node.place, f"{message}it must not be less", path)
+            self._report(entry.report(f"{message}it must not be less"))
         return RetryParameters(
             task_retry_limit=0 if limit is None and age_seconds is None else limit,
             task_age_limit_seconds=age_seconds,
@@ -232,31 +216,27 @@ class _Reader:
             max_doublings=_DEFAULT_DOUBLINGS if doublings is None else doublings,
         )
 
-    def _check_keys(self, section: _Section, known: tuple[str, ...]) -> None:
-        for pair in section.node.pairs:
-            key = pair.key.text
+    def _check_keys(self, section: Section, known: tuple[str, ...], *, of: str) -> None:
+        for key, entry in section.entries.items():
             if key not in known:
                 advice = _REFUSED.get(key) or did_you_mean(key, known)
-                message = f"{section.name} has no key {quoted(key)}: {advice}"
-                self._fault(pair.key.place, message, (*section.path, key))
+                self._report(entry.report_key(f"{of} has no key {quoted(key)}: {advice}"))
 
-    def _read(self, section: _Section, key: str, parse: Callable[[Scalar], _T]) -> _T | None:
-        node = section.value(key)
-        if node is None:
+    def _read(self, section: Section, key: str, parse: Callable[[Scalar], _T]) -> _T | None:
+        entry = section.get(key)
+        if entry is None:
             return None
-        path = (*section.path, key)
-        if not isinstance(node, Scalar):
-            message = f"`{key}` is {describe(node)}: it must be a single value"
-            self._fault(node.place, message, path)
+        if not isinstance(entry.value, Scalar):
+            message = f"`{key}` is {describe(entry.value)}: it must be a single value"
+            self._report(entry.report(message))
             return None
         try:
-            return parse(node)
+            return parse(entry.value)
         except ValueError as error:
-            self._fault(node.place, f"{key} {quoted(node.text)}: {error}", path)
+            self._report(entry.report(f"{key} {quoted(entry.value.text)}: {error}"))
             return None
 
-    def _fault(self, place: Place, message: str, path: Path = ()) -> None:
-        report = Report(at=place, message=message, path=path)
+    def _report(self, report: Report) -> None:
         self._reports.setdefault("invalid-cron", []).append(report)
 
 

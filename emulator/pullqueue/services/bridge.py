@@ -56,22 +56,15 @@ class Bridge:
     def add_committed_tasks(self) -> None:
         """Add the tasks whose transaction was committed before a crash, if there are any."""
         if self._services is not None and self._services.tasks():
-            self._server()
+            self.server()
 
     def reset(self) -> None:
         """Drop the tasks of transactions that are not committed."""
         with self._lock:
             self._call_server = None
 
-    def answer(self, data: bytes, logged: dict[str, Any], deadline: str | None) -> bytes:
-        """Answer a serialized request; see `CallServer.answer`.
-
-        Raises:
-            SdkMissingError: the SDK is not installed.
-        """
-        return self._server().answer(data, logged, deadline)
-
-    def _server(self) -> CallServer:
+    def server(self) -> CallServer:
+        """Return what answers; raise an SdkMissingError if the SDK is not installed."""
         with self._lock:
             if self._call_server is None:
                 from pullqueue.services.wire import CallServer
@@ -102,7 +95,7 @@ def rpc_http() -> Response:
         deadline = request.headers.get(_DEADLINE_HEADER)
         if objects := served(ProjectOfApp).find(data):
             request.environ[SERVED_KEY] = objects
-        answer = served(Bridge).answer(data, g.logged, deadline)
+        answer = served(Bridge).server().answer(data, g.logged, deadline)
     except RequestEntityTooLarge:
         answer = _failure(_REQUEST_TOO_LARGE, f"the maximum size of a call is {_BODY_BYTES} bytes")
     except SdkMissingError as error:
