@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 
@@ -73,7 +73,7 @@ class Attempts:
         self._addresses = addresses
         self._problems = problems
         self._on_end = on_end
-        self._sender = HttpSender()
+        self.sender = HttpSender()
         self._threads = threads
         self._ended = threading.Event()
         """Set whenever an attempt has ended."""
@@ -93,14 +93,6 @@ class Attempts:
         self._ended.set()
         self._on_end()
 
-    def refuse(self, own_ports: Iterable[int]) -> None:
-        """Send nothing to these ports of this machine."""
-        self._sender.own_ports = frozenset(own_ports)
-
-    def close_idle(self) -> None:
-        """Close the connections that were not used for some time."""
-        self._sender.close_idle()
-
     def start(self, task: Task, address: SplitUrl) -> None:
         """Start an attempt that may start now, and carry it out."""
         # In another thread: beside busy workers each use of the store waits for its turn.
@@ -115,11 +107,6 @@ class Attempts:
             self._threads.run(self, self._attempt, *started)
         return started is not None
 
-    @property
-    def refused(self) -> dict[str, str]:
-        """By origin, why there was no connection; whoever uses it clears it before."""
-        return self._sender.refused
-
     def count_refused(
         self, task: Task, address: SplitUrl, *, shortest_seconds: float
     ) -> Counter[int]:
@@ -128,7 +115,7 @@ class Attempts:
         They are not made, since its address refuses connections. Return what the store has to
         count.
         """
-        reason = self.refused[address.origin]
+        reason = self.sender.refused[address.origin]
         with called_by(Caller(Origin(Interface.PUSH, str(address)))):
             counts = self._dispatcher.count_refused(task, reason, shortest_seconds=shortest_seconds)
         self.counts[task.queue_name, 0] += counts.total()
@@ -146,7 +133,7 @@ class Attempts:
         """Start no more attempts, and end those under way without a trace."""
         self._are_discarded = True
         self.stopping.set()
-        self._sender.close()
+        self.sender.close()
 
     def stop(self, end: float) -> None:
         """Wait for the attempts under way until a time by `perf_counter`, and end the others.
@@ -165,7 +152,7 @@ class Attempts:
                     running.request.task_name,
                     running.request.queue_name,
                 )
-            self._sender.close()
+            self.sender.close()
             for running in interrupted:
                 self._dispatcher.abandon(running)
 
@@ -215,7 +202,7 @@ class Attempts:
             if where is None:
                 return None
             proof = self._addresses.proof
-            return partial(self._sender.send, address=where, proof=proof, is_valid=is_own)
+            return partial(self.sender.send, address=where, proof=proof, is_valid=is_own)
 
         def send(request: PushRequest) -> PushResponse:
             sent.append(request)

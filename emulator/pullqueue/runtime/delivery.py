@@ -133,7 +133,7 @@ class Delivery:
     def start(self, *, own_ports: Iterable[int] = ()) -> None:
         """Begin to send tasks, but none to `own_ports` of this machine: those of this server."""
         self.is_started = True
-        self.attempts.refuse(own_ports)
+        self.attempts.sender.own_ports = frozenset(own_ports)
         self._warn_of_targets()
         self._thread.start()
 
@@ -253,7 +253,7 @@ class Delivery:
         now = perf_counter()
         if now - self._closed_idle >= _POLL_SECONDS:
             self._closed_idle = now
-            self.attempts.close_idle()
+            self.attempts.sender.close_idle()
         if now - self._renewed >= RENEWAL_SECONDS:
             self._renewed = now
             attempts = self.dispatcher.running
@@ -341,7 +341,7 @@ class Delivery:
 
         They do if it refuses connections, unless a fault could answer them.
         """
-        is_refused = self._is_passing and address.origin in self.attempts.refused
+        is_refused = self._is_passing and address.origin in self.attempts.sender.refused
         return is_refused and not queue.interceptors
 
     @contextmanager
@@ -352,12 +352,12 @@ class Delivery:
         again. At the end of the block the attempts are counted that tasks for such addresses have
         had.
         """
-        self.attempts.refused.clear()
+        self.attempts.sender.refused.clear()
         self._is_passing = True
         try:
             yield
         finally:
-            if self.attempts.refused:
+            if self.attempts.sender.refused:
                 for queue in filter(is_dispatched, self._emulator.queues):
                     self._count_refused(queue)
             self._is_passing = False
@@ -370,7 +370,7 @@ class Delivery:
         for task in walk(queue, page=_PAGE, state=TaskState.AVAILABLE):
             address = self.addresses.find(task, queue.settings)
             if not isinstance(address, str) and self._is_passed_over(queue, address):
-                counts[self.attempts.refused[address.origin]] += self.attempts.count_refused(
+                counts[self.attempts.sender.refused[address.origin]] += self.attempts.count_refused(
                     task, address, shortest_seconds=shortest_seconds
                 )
         for reason, found in counts.items():
