@@ -187,7 +187,8 @@ def _is_left(state: ServerState, delivery: Delivery) -> bool:
     """
     is_left = False
     for queue in (queue for queue in state.emulator.queues if queue.is_push):
-        for task in queue.list_tasks(1):
+        # One that has just failed is due again from now on; those before it are kept.
+        for task in queue.list_tasks(1, after=(state.emulator.now_usec(), 0)):
             _check_retried(task, queue.settings)
         numbers = queue.fetch_statistics()
         due = numbers.available if delivery.dispatcher.tokens(queue) > 0 else 0

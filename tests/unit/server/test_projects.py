@@ -399,6 +399,7 @@ class TestRun:
         ("retry", "attempts"),
         [
             ("", None),
+            ("{min_backoff_seconds: 0, max_backoff_seconds: 0}", None),
             ("{task_retry_limit: 120}", 121),
             ("{task_age_limit: 1h, max_backoff_seconds: 30}", 129),
         ],
@@ -406,8 +407,11 @@ class TestRun:
     def test_a_task_that_is_retried_forever_ends_the_run(
         self, control: ControlClient, retry: str, attempts: int | None
     ) -> None:
+        """Also behind one without an address, which stays."""
         file = f"queue: [{{name: push, rate: 5/s, retry_parameters: {retry}}}]"
         control.post("/projects", {"name": "r", "clock": "manual", "queue_yaml": file})
+        kept = {"task": {"httpRequest": {"url": "http://app.example/x"}}}
+        control.send("POST", "/v2/projects/r/locations/us-central1/queues/push/tasks", kept)
         tasks = {"tasks": [{"name": "a", "request": {"url": "/fails/1000"}}]}
         control.post("/queues/push/tasks?project=r", tasks)
 
