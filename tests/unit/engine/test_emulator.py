@@ -32,6 +32,7 @@ from pullqueue.config.model import (
     RetryParameters,
 )
 from pullqueue.engine.memory.store import MemoryStore
+from pullqueue.engine.store import QueueRecord
 
 PULL = QueueSettings(name="pull-queue", mode=QueueMode.PULL)
 OTHER = QueueSettings(name="other", mode=QueueMode.PULL)
@@ -128,6 +129,24 @@ class TestSharedStore:
             ["paused", "paused", "running"],
             ["running", "running", "paused"],
         ]
+
+    def test_no_call_waits_for_one_that_loads_the_changes(self, clock: ManualClock) -> None:
+        """The database needs a second, and another call comes meanwhile."""
+
+        class Slow(SharedStore):
+            def read_queue_records(self) -> dict[str, QueueRecord]:
+                for emulator in emulators:
+                    clock.advance(1)
+                    found.append(emulator.queue("other").name)
+                return super().read_queue_records()
+
+        emulators: list[Emulator] = []
+        found: list[str] = []
+        emulators.append(Emulator(CONFIG, clock=clock, store=Slow))
+        clock.advance(1)
+        emulators[0].queue("other")
+
+        assert found == ["other"]
 
     def test_a_paused_queue_stays_paused_when_another_server_starts(
         self, clock: ManualClock
