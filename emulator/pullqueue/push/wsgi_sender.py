@@ -126,9 +126,9 @@ def environ_restored() -> Iterator[None]:
     try:
         yield
     finally:
-        if os.environ != before:
-            os.environ.clear()
-            os.environ.update(before)
+        for name in {*os.environ} - {*before}:
+            del os.environ[name]
+        os.environ.update(before.items() - os.environ.items())
 
 
 def _check_wsgi(app: object) -> None:

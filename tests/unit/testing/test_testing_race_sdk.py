@@ -232,6 +232,20 @@ def test_a_step_shows_which_error_a_service_has_returned(race: Run) -> None:
     assert failed == ["count 1: datastore_v3.Commit raises ApplicationError"]
 
 
+def look() -> None:
+    taskqueue.Queue("work").fetch_statistics()
+
+
+def test_deferred_functions_that_do_not_conflict_need_one_order(race: Run, pushed: Queue) -> None:
+    """Also with the environment variables that each of them gets."""
+
+    def setup() -> None:
+        for _ in range(2):
+            deferred.defer(look, _queue=pushed.name)
+
+    assert str(race(setup=setup, deferred=True, clock=False)).startswith("all 1 order that")
+
+
 def test_deferred_functions_are_actors(race: Run, pushed: Queue) -> None:
     def setup() -> None:
         Counter(id="all").put()

@@ -71,6 +71,7 @@ def _see_variable(actor: Actor, arguments: tuple[Any, ...]) -> None:
 _OF_REQUESTS = frozenset(
     {"CONTENT_LENGTH", "CONTENT_TYPE", "PATH_INFO", "QUERY_STRING", "RAW_URI", "REQUEST_ID_HASH"}
     | {"REQUEST_LOG_ID", "REQUEST_METHOD", "REQUEST_URI"}
+    | {"__CALLBACK__", "__CONTEXT__", "__EVENT_LOOP__"}
 )
 
 
