@@ -54,8 +54,11 @@ class Services:
         push_to: PushAddresses | None = None,
         index_yaml: Path | None = None,
         strict: bool = False,
+        opens: bool = True,
     ) -> None:
         """Open `data`, the folder of the datastore and the blobs; None: they are in memory.
+
+        Without `opens` a folder that does not exist is made at the first call that needs it.
 
         `eventual`: queries without an ancestor may miss what was just written. `project`: the only
         app whose data the datastore has; None: any. `push_to` is where the app is reached.
@@ -83,7 +86,8 @@ class Services:
         self._push_to = push_to
         self._stubs: dict[str, Any] = {}
         self._locks = {name: threading.Lock() for name in names}
-        if data is not None:
+        self._opening = threading.Lock()
+        if data is not None and (opens or data.exists()):
             self._open(data)
 
     def _open(self, data: Path) -> None:
@@ -95,14 +99,15 @@ class Services:
                 f'folder "{data}" cannot be made ({reason}): correct that, or use another --data '
                 "folder"
             ) from error
-        self.blobs = data / "blobs"
+        blobs = data / "blobs"
         if DATASTORE in self.names:
             from pullqueue.services.journal import Journal
 
             self.journal = Journal(data / "datastore.db")
             # No other server uses the folder: these were being written when one was killed.
-            for part in self.blobs.glob(f"*{PART}"):
+            for part in blobs.glob(f"*{PART}"):
                 part.unlink(missing_ok=True)
+        self.blobs = blobs
 
     @cached_property
     def indexes(self) -> CompositeIndexes | None:
@@ -130,6 +135,7 @@ class Services:
             project=emulator.project,
             push_to=push_to,
             strict=self._strict,
+            opens=False,
         )
 
     def _data_of(self, emulator: Emulator) -> Path | None:
@@ -236,6 +242,9 @@ class Services:
         if service not in self._stubs:
             from pullqueue.services.stubs import make_stub
 
+            with self._opening:
+                if self.data is not None and self.blobs is None:
+                    self._open(self.data)
             self._stubs[service] = make_stub(service, self)
         return self._stubs[service]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,17 +55,16 @@ class Journal:
         self._lock = threading.Lock()
         with suppress(OSError):  # SQLite says why it cannot be made
             path.touch(mode=0o600)
-        self._connection = sqlite3.connect(
-            path, timeout=1, isolation_level=None, check_same_thread=False
-        )
-        try:
-            self._open()
-        except sqlite3.Error as error:
-            self._connection.close()
-            raise StoreError(self._why_not_opened(error)) from error
-        except BaseException:
-            self._connection.close()
-            raise
+        with ExitStack() as stack:
+            try:
+                self._connection = sqlite3.connect(
+                    path, timeout=1, isolation_level=None, check_same_thread=False
+                )
+                stack.callback(self._connection.close)
+                self._open()
+            except sqlite3.Error as error:
+                raise StoreError(self._why_not_opened(error)) from error
+            stack.pop_all()
 
     def _open(self) -> None:
         read = self._connection.execute

@@ -338,3 +338,6 @@ class TestJournal:
             match=r'folder ".*/file/data" cannot be made \(not a directory\): correct that',
         ):
             serve(data=tmp_path / "file" / "data")
+        (tmp_path / "folder" / "datastore.db").mkdir(parents=True)
+        with pytest.raises(StoreError, match=r'datastore\.db" cannot be opened: check the folder'):
+            serve(data=tmp_path / "folder")

@@ -125,8 +125,11 @@ def test_a_call_begins_a_project_where_that_is_permitted() -> None:
 
 
 def test_data_of_projects_are_stored_apart(tmp_path: Path) -> None:
+    """A project without any, as of Cloud Tasks alone, has no files: there may be hundreds."""
     with serving(tmp_path / "data") as server:
         control = ControlClient(server)
+        control.post("/projects", {"name": "without", "queue_yaml": FILE})
+        assert control.get("/queues?project=without").status == 200
         for project in ("one", "x:two"):
             control.post("/projects", {"name": project, "queue_yaml": FILE})
             client_of(server, project).put("a", 1)
@@ -139,6 +142,8 @@ def test_data_of_projects_are_stored_apart(tmp_path: Path) -> None:
         assert client_of(server, "one").get("a") == 1
         control.call("DELETE", "/projects/one", None)
         control.call("DELETE", "/projects/x:two", None)
+        assert client_of(server, "without").get("a") is None
+        control.call("DELETE", "/projects/without", None)
         assert list(projects.iterdir()) == []
         control.post("/projects", {"name": "one", "queue_yaml": FILE})
         assert client_of(server, "one").get("a") is None
