@@ -54,6 +54,7 @@ edge("backoff-implied", RETRY.format("min_backoff_seconds: {}"), (3600, 3601))
 edge("backoff-implied", RETRY.format("max_backoff_seconds: {}"), (0.1, 0.09))
 PULL_LIMIT = PULL.format("retry_parameters:\n    task_retry_limit: {}")
 edge("pull-retry-limit-drops", PULL_LIMIT, (2, 1), (2, 0))
+edge("bucket-size-default", "queue:\n- name: mail\n  rate: {}\n", ("20/s", "20.1/s"))
 edge("storage-limit-zero", "total_storage_limit: {}\n" + PUSH.format(""), (1, 0))
 EDGES += [
     ("doublings-pointless", doublings(36, longest=64), doublings(37, longest=64)),
@@ -80,3 +81,65 @@ def test_a_rule_permits_what_is_at_its_limit_and_nothing_past_it(
     reports = (lint_data(text.encode(), file="q", options=options) for text in (permitted, refused))
 
     assert [rule in {each.rule for each in report.findings} for report in reports] == [False, True]
+
+
+ACCESS = PULL.format("acl:\n  - user_email: a@b.example")
+NOT_DEPLOYED = "is not deployed by current versions of gcloud"
+
+
+@each_row(
+    ("rule", "text", "message"),
+    [
+        (
+            "acl-no-writer",
+            ACCESS,
+            (
+                "nobody can insert over REST: add `- writer_email: ADDRESS`, unless only the "
+                "application adds tasks"
+            ),
+        ),
+        (
+            "acl-missing",
+            PULL.format(""),
+            'queue "jobs" has no `acl`: every request over REST is refused; add one',
+        ),
+        (
+            "too-many-queues-free",
+            queues(11, "default"),
+            "11 queues besides `default`; the maximum without billing is 10",
+        ),
+        (
+            "key-not-deployed",
+            "total_storage_limit: 1\n" + PUSH.format(""),
+            f"`total_storage_limit` {NOT_DEPLOYED}",
+        ),
+        (
+            "key-not-deployed",
+            ACCESS,
+            f"`acl` {NOT_DEPLOYED}: grant access with IAM roles instead",
+        ),
+        (
+            "pull-to-pubsub",
+            PULL.format(""),
+            (
+                'queue "jobs" is a pull queue, which Cloud Tasks does not have: move it to '
+                "Pub/Sub, which has no leases by tag and no unique task names"
+            ),
+        ),
+        (
+            "bucket-size-default",
+            "queue:\n- name: mail\n  rate: 21/s\n",
+            (
+                "a rate of 21/s starts at most 5 tasks at once: set `bucket_size: 4`, or as many "
+                "as may start together"
+            ),
+        ),
+    ],
+)
+def test_a_rule_that_is_off_reports_what_to_do_where_it_is_on(
+    rule: str, text: str, message: str
+) -> None:
+    options = LintOptions(settings=Settings(levels={rule: Severity.INFO}))
+    findings = lint_data(text.encode(), file="q", options=options).findings
+
+    assert [each.message for each in findings if each.rule == rule] == [message]
