@@ -297,12 +297,14 @@ def _do_nothing() -> None:
 
 def test_a_process_that_is_not_forked_is_named(crash: Run, queue: Queue) -> None:
     """There is no audit event for it."""
+    processes = [multiprocessing.get_context("spawn").Process(target=_do_nothing)]
 
     def work() -> None:
         queue.delete_tasks(queue.lease_tasks(60, 1))
-        process = multiprocessing.get_context("spawn").Process(target=_do_nothing)
-        process.start()
-        process.join()
+        for process in processes:
+            process.start()
+            process.join()
+        processes.clear()  # once is enough
 
     (name,) = crash(work, setup=queue.add).unseen
     assert re.fullmatch(r"a subprocess \(.*test_testing_changes.py:\d+ in work\)", name)
