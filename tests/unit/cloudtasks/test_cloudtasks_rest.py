@@ -266,6 +266,7 @@ with Server(Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n")):
 """
 
 
+@pytest.mark.slow
 def test_a_server_without_calls_does_not_import_googles_client() -> None:
     done = completed([sys.executable, "-c", UNUSED])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import product
 
+import pytest
 from tables import each_row
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
@@ -64,6 +65,7 @@ def documented_runs(job: CronJob, end_usec: int, limit: int | None, age: int | N
     return runs
 
 
+@pytest.mark.slow
 @each_row(
     ("schedule", "days"),
     [

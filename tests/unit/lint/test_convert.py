@@ -270,6 +270,7 @@ def test_terraform_has_a_resource_for_each_queue() -> None:
     assert resources["mail"]["project"] == '"my-app"'
 
 
+@pytest.mark.slow
 def test_terraform_asks_for_a_place_that_is_not_given() -> None:
     text = converted(QUEUE_YAML, "terraform", Place(location="europe-west1"))
     document = parsed_hcl(text)

@@ -184,6 +184,7 @@ def test_a_response_that_an_app_of_webapp2_makes_itself_is_kept() -> None:
     assert (response.status, response.error) == (503, None)
 
 
+@pytest.mark.slow
 def test_connections_of_django_stay_open_and_its_exceptions_are_found(tmp_path: Path) -> None:
     """A request neither closes nor uses connections, as with Django's own test client."""
     program = tmp_path / "program.py"

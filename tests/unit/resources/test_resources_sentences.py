@@ -177,6 +177,7 @@ SCENES = [
 """What was done, the queue, and the causes of its sentence."""
 
 
+@pytest.mark.slow
 @each_row(("script", "name", "reasons"), SCENES)
 def test_a_sentence_has_the_causes_of_what_was_done(script: str, name: str, reasons: str) -> None:
     """One scene for each cause that a running server can have; and each is true."""

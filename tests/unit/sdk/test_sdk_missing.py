@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pullqueue import InvalidTagError
 from pullqueue.extras import install_command
 from pullqueue.sdk.imports import remote_api
@@ -39,6 +41,7 @@ sys.exit(main(["exec", "--", sys.executable, "-m", "pullqueue", "server"]))
 """
 
 
+@pytest.mark.slow
 def test_a_missing_sdk_is_reported_with_the_extra_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", NO_SDK], capture_output=True, check=True)
 
@@ -49,6 +52,7 @@ def test_a_missing_sdk_is_reported_with_the_extra_to_install() -> None:
     assert done.stderr.decode().splitlines() == [missing] * 2
 
 
+@pytest.mark.slow
 def test_options_of_services_need_the_sdk(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", OPTIONS], cwd=tmp_path, capture_output=True, check=True, text=True

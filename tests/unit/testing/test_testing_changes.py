@@ -22,6 +22,8 @@ from pullqueue.push.request import PushRequest
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import RaceTestError
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 Get = Callable[[Path], int]
 Put = Callable[[Path, int], object]

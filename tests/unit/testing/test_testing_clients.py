@@ -31,6 +31,8 @@ from pullqueue.testing import (
     drain_async,
 )
 
+pytestmark = pytest.mark.slow
+
 PATH = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
 LEASE = f"{PATH}/lease?leaseSecs=60&numTasks=1"
 

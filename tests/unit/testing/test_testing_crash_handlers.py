@@ -35,6 +35,8 @@ from pullqueue.testing import (
     run_tasks,
 )
 
+pytestmark = pytest.mark.slow
+
 
 class Shop:
     def __init__(self, pushed: Queue) -> None:

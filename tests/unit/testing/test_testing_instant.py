@@ -23,6 +23,8 @@ from pullqueue.testing import (
     record_calls,
 )
 
+pytestmark = pytest.mark.slow
+
 EVENING = datetime(2026, 1, 1, 23, 50, tzinfo=UTC)
 
 

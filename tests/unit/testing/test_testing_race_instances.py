@@ -25,6 +25,8 @@ Load = Callable[[str], Any]
 COUNTING = """
 import threading
 
+pytestmark = pytest.mark.slow
+
 lock = threading.{kind}()
 queue = None
 value = 0

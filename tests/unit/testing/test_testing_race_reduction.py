@@ -6,12 +6,13 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from types import SimpleNamespace
 from typing import Any, NamedTuple
+from weakref import ref
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from kept import Kept
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.engine.interceptors import bypass_interceptors
@@ -69,12 +70,12 @@ class Program:
         self.actors = actors
         self.handlers = handlers
         self.memory: list[str] = []
-        self.kept = SimpleNamespace(seen={}, states=set())
-        """What is kept for the test, and is not compared after each turn."""
+        self.find_kept: Any = None
+        """Returns what is kept for the test; it is not compared after each turn."""
 
     def setup(self) -> None:
         self.memory.clear()
-        self.kept.seen = {}
+        self.find_kept().seen = {}
         for queue in self.emulator.queues:
             if queue.name != "default":
                 queue.add(name="a")
@@ -84,7 +85,7 @@ class Program:
 
     def act(self, number: int, who: str) -> None:
         """Do what an actor does; what it sees is part of the state, as it could act on it."""
-        seen = self.kept.seen.setdefault(who, [])
+        seen = self.find_kept().seen.setdefault(who, [])
         for operation in self.actors[number]:
             with suppress(PullQueueError):
                 seen.append(self.call(operation))
@@ -114,11 +115,11 @@ class Program:
         for queue in self.emulator.queues:
             names = [(task.name, task.retry_count) for task in queue.list_tasks(100)]
             tasks.append((queue.name, tuple(sorted(names) if queue.is_push else names)))
-        seen = tuple(sorted((who, tuple(results)) for who, results in self.kept.seen.items()))
-        self.kept.states.add((tuple(tasks), tuple(self.memory), seen))
+        self.find_kept().note(tuple(tasks), tuple(self.memory))
 
     def race(self, **options: Any) -> tuple[RaceResult, set[object]]:
-        self.kept.states = set()
+        kept = Kept()
+        self.find_kept = ref(kept)
 
         def send(request: PushRequest) -> int:
             number = int(request.task_name.removeprefix("handler") or 0)
@@ -146,7 +147,7 @@ class Program:
             seconds=math.inf,
             **options,
         )
-        return result, self.kept.states
+        return result, kept.states
 
 
 def compare(program: list[list[Operation]], **options: Any) -> None:

@@ -15,6 +15,8 @@ import pytest
 from pullqueue import ManualClock, Queue
 from pullqueue.testing import RaceResult, RaceTestError
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., RaceResult]
 
 

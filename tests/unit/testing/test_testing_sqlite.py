@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from kept import Kept
 from visits_sqlite import UPDATE, SqliteVisits
 
 from pullqueue import Emulator, ManualClock, Queue
@@ -267,20 +268,20 @@ class SqlProgram:
         self.path = path
         self.actors = actors
         self.mode = mode
-        self.kept = SimpleNamespace(seen={}, states=set())
-        """What is kept for the test, and is not compared after each turn."""
+        self.find_kept: Any = None
+        """Returns what is kept for the test; it is not compared after each turn."""
 
     def setup(self) -> None:
         for path in self.path.parent.glob(f"{self.path.name}*"):
             path.unlink()
-        self.kept.seen = {}
+        self.find_kept().seen = {}
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
             connection.execute(f"PRAGMA journal_mode = {self.mode}")
             connection.execute("PRAGMA synchronous = OFF")
             connection.executescript(SCHEMA)
 
     def act(self, number: int) -> None:
-        seen = self.kept.seen.setdefault(number, [])
+        seen = self.find_kept().seen.setdefault(number, [])
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = OFF")
             for text in self.actors[number]:
@@ -297,11 +298,12 @@ class SqlProgram:
                 tuple(connection.execute(f"SELECT value FROM {table}").fetchall())  # noqa: S608
                 for table in ("a", "b", "log")
             ]
-        seen = tuple(sorted((who, tuple(what)) for who, what in self.kept.seen.items()))
-        self.kept.states.add((tuple(rows), seen))
+        self.find_kept().note(*rows)
 
     def race(self, **options: Any) -> tuple[RaceResult, set[object]]:
         emulator = Emulator.from_text("queue: []", clock=ManualClock())
+        kept = Kept()
+        self.find_kept = ref(kept)
 
         def actor(number: int) -> Callable[[], None]:
             def function() -> None:
@@ -322,7 +324,7 @@ class SqlProgram:
             unseen="ignore",
             **options,
         )
-        return result, self.kept.states
+        return result, kept.states
 
 
 @given(sql_programs, st.integers(1, 2), st.sampled_from(["DELETE", "WAL"]))

@@ -139,9 +139,7 @@ def test_a_library_that_an_actor_uses_is_not_the_apps(race: Run, queue: Queue) -
         ("import sqlite3", "conftest_of_app"),
     ],
 )
-def test_other_modules_and_those_of_tests_are_permitted(
-    load: Load, source: str, name: str
-) -> None:
+def test_other_modules_and_those_of_tests_are_permitted(load: Load, source: str, name: str) -> None:
     load(source, name)
 
     assert unseen() == {}
