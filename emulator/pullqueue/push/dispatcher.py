@@ -146,7 +146,8 @@ class Dispatcher:
         """Return when time alone permits more tasks of a queue to start; None: never."""
         if not is_dispatched(queue):
             return None
-        now_usec, token_usec, times = self._emulator.now_usec(), self.token_usec(queue), []
+        # In this order: a token that there is now must not look like a later one.
+        token_usec, now_usec, times = self.token_usec(queue), self._emulator.now_usec(), []
         if token_usec > now_usec and queue.list_tasks(1, state=TaskState.AVAILABLE):
             times.append(token_usec)
         change_usec = queue.next_change_usec()

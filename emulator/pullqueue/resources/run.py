@@ -99,15 +99,12 @@ def run_tasks(state: ServerState, body: NewRun) -> Run:
             '{"clock": "manual"}',
             rpc_code="FAILED_PRECONDITION",
         )
-    with (
-        Faults(state.emulator) as faults,
-        state.delivering(most=given(body.max_attempts)),
-        state.requests.collected_attempts() as attempts,
-    ):
+    steps = 1 if body.until == "next" else None
+    with Faults(state.emulator) as faults, state.requests.collected_attempts() as attempts:
         if body.lose_response:
             faults.lose_response("attempt", times=1, per_task=True)
-        steps = 1 if body.until == "next" else None
-        done = _run(state, state.delivery, target_usec, steps, attempts)
+        with state.delivering(most=given(body.max_attempts)):
+            done = _run(state, state.delivery, target_usec, steps, attempts)
     state.activity.record("ran the push tasks")
     return Run(attempts=attempts, done=done, kept=_find_kept(state) if done else [])
 

@@ -33,8 +33,8 @@ _INTERVAL_SECONDS = 0.002
 _POLL_SECONDS = 0.1
 _SHARED_POLL_SECONDS = 0.25
 """Interval of the looks for due tasks, in a store that other servers use as well."""
-_WOKEN_POLL_SECONDS = 1.0
-"""As `_POLL_SECONDS`, where whatever adds or changes a task wakes the thread."""
+_WOKEN_POLL_SECONDS = 10.0
+"""As `_POLL_SECONDS`, where whatever adds or changes a task wakes the thread: time may jump."""
 _UNCLAIMED_POLL_SECONDS = 5.0
 """As `_SHARED_POLL_SECONDS`, the same, while the server that adds a task can send it itself."""
 _CLAIMED_SECONDS = 12.0
@@ -47,8 +47,6 @@ _ACTIVE_SECONDS = 2.0
 """How long after an attempt the next one of its queue starts to the millisecond."""
 _PAGE = 500
 """Tasks that are read at once where all that are due are looked at."""
-_HELD_SECONDS = 3600.0
-"""As `_POLL_SECONDS`, while attempts are started by calls of `POST /_emulator/run` alone."""
 _LOGGED = 1_000
 """Reasons to keep tasks of which it is known that they were logged."""
 
@@ -109,9 +107,11 @@ class Delivery:
             on_end=self.wake,
         )
         self._stopping = self.attempts.stopping
-        self._thread = threading.Thread(target=self._run, name="pullqueue push", daemon=True)
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        """None: nothing is to be done before `wake`."""
         self.is_started = self.is_held = False
-        """Whether it runs; and whether it starts no attempts, until that is set to False."""
+        """Whether it sends; and whether it starts no attempts, until that is set to False."""
         self.permits: Permits | None = None
         """How many more attempts may start; None: any number."""
         self.is_woken = False
@@ -119,7 +119,7 @@ class Delivery:
         self._is_passing = False
         """Whether a manual clock passes time."""
         self._renewed = self._closed_idle = perf_counter()
-        self._active_until = self._renewed + _ACTIVE_SECONDS
+        self._active_until = 0.0
         """Until when connections may be open that were used."""
         self._started: dict[str, float] = {}
         """When an attempt of each queue was last started."""
@@ -135,7 +135,7 @@ class Delivery:
         self.is_started = True
         self.attempts.sender.own_ports = frozenset(own_ports)
         self._warn_of_targets()
-        self._thread.start()
+        self.wake()
 
     def use_addresses(self) -> None:
         """Send tasks to the addresses as they are now; attempts under way go on."""
@@ -156,6 +156,12 @@ class Delivery:
     def wake(self) -> None:
         """Look for due tasks at once: time was moved, or something else was changed."""
         self._wake.set()
+        with self._starting:
+            if self._thread is None and self.is_started and not self._stopping.is_set():
+                self._thread = threading.Thread(
+                    target=self._run, name="pullqueue push", daemon=True
+                )
+                self._thread.start()
 
     def stop_starting(self) -> None:
         """Start no more attempts."""
@@ -169,8 +175,8 @@ class Delivery:
 
     def stop(self, end: float) -> None:
         """Wait for the attempts under way until a time by `perf_counter`, and end the others."""
-        if self._thread.is_alive():
-            self._thread.join(max(0, end - perf_counter()))
+        if (thread := self._thread) is not None:
+            thread.join(max(0, end - perf_counter()))
         self.attempts.stop(end)
 
     @property
@@ -192,7 +198,7 @@ class Delivery:
         end = perf_counter() + seconds
         with self._looking:
             looks = self._looks_begun  # what has begun may have missed something
-            self._wake.set()
+            self.wake()
             while not self._stopping.is_set() and (left := end - perf_counter()) > 0:
                 if self._looks_ended > looks and self._is_settled:
                     return True
@@ -201,7 +207,7 @@ class Delivery:
 
     def _run(self) -> None:
         wait_seconds = 0.0
-        while True:
+        while not self._ends(wait_seconds):
             self._wake.wait(wait_seconds)
             is_busy = not self._is_passing or self.dispatcher.counts
             if self._stopping.wait(_INTERVAL_SECONDS if is_busy else 0):
@@ -212,7 +218,7 @@ class Delivery:
             was_idle = not self.dispatcher.counts and self.attempts.is_idle
             try:
                 self._look_after()
-                wait_seconds = self._held_seconds() if self.is_held else self._start_due()
+                wait_seconds = self._idle_seconds() if self.is_held else self._start_due()
                 self._problems.clear("")
             except Exception as error:  # noqa: BLE001 - the thread goes on, whatever happens
                 if self._stopping.is_set():  # the store may be closed
@@ -223,12 +229,22 @@ class Delivery:
                 self._looks_ended = self._looks_begun
                 self._looking.notify_all()
 
-    def _held_seconds(self) -> float:
-        """Return when to look again while nothing may be started: what runs is looked after."""
-        now = perf_counter()
-        if self.dispatcher.counts:
-            self._active_until = now + _ACTIVE_SECONDS
-        return self._poll_seconds if now < self._active_until else _HELD_SECONDS
+    def _ends(self, wait_seconds: float) -> bool:
+        """Return whether the thread ends: a server can have thousands of projects that are idle."""
+        if wait_seconds < inf:
+            return False
+        with self._starting:
+            if not self._wake.is_set():
+                self._thread = None
+        return self._thread is None
+
+    def _idle_seconds(self) -> float:
+        """Return when to look again where nothing may be started; inf: when it is woken.
+
+        What runs is looked after.
+        """
+        is_idle = perf_counter() >= self._active_until and self.is_woken
+        return inf if is_idle and not self._emulator.is_shared else self._poll_seconds
 
     @property
     def _poll_seconds(self) -> float:
@@ -251,6 +267,8 @@ class Delivery:
     def _look_after(self) -> None:
         """Renew the leases of running attempts, and close idle connections, if it is time."""
         now = perf_counter()
+        if self.dispatcher.counts:
+            self._active_until = now + _ACTIVE_SECONDS
         if now - self._closed_idle >= _POLL_SECONDS:
             self._closed_idle = now
             self.attempts.sender.close_idle()
@@ -306,10 +324,9 @@ class Delivery:
 
     def _wait_seconds(self, queues: list[Queue]) -> float:
         """Return when to look for due tasks again, where none could be started."""
-        now, wait_seconds = perf_counter(), self._poll_seconds
-        if self.is_woken and not self._emulator.is_shared:
-            wait_seconds = _WOKEN_POLL_SECONDS
-        elif self.is_woken and now - max(self._started.values(), default=-inf) > _CLAIMED_SECONDS:
+        now, wait_seconds = perf_counter(), self._idle_seconds()
+        last = max(self._started.values(), default=-inf)
+        if self.is_woken and self._emulator.is_shared and now - last > _CLAIMED_SECONDS:
             wait_seconds = _UNCLAIMED_POLL_SECONDS
         for queue in queues:
             is_active = now - self._started.get(queue.name, -inf) < _ACTIVE_SECONDS
@@ -318,7 +335,7 @@ class Delivery:
                     next_usec = self.dispatcher.next_usec(queue)
                 if next_usec is not None:
                     left = (next_usec - self._emulator.now_usec()) / USEC_PER_SECOND
-                    wait_seconds = min(wait_seconds, max(left, 0.001))
+                    wait_seconds = min(wait_seconds, max(left, 0.001), _WOKEN_POLL_SECONDS)
         return wait_seconds
 
     def _find_address(self, task: Task) -> SplitUrl | None:

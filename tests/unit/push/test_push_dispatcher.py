@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,15 @@ class TestWhenMoreMayStart:
         assert dispatcher.next_usec(other) is None
         add(other, "later", eta=clock.now() + timedelta(seconds=7))
         assert dispatcher.next_usec(other) == clock.now_usec() + 7_000_000
+
+    def test_a_token_that_is_there_is_not_waited_for(self) -> None:
+        """By a clock that goes on between two looks at it."""
+        with closing(Emulator.from_text("queue:\n- {name: other, rate: 500/s}\n")) as emulator:
+            other = emulator.queue("other")
+            add(other, "kept")
+            dispatcher = Dispatcher(emulator)
+
+            assert [dispatcher.next_usec(other) for _ in range(20)] == [None] * 20
 
     def test_the_next_task_starts_when_a_token_comes(
         self, emulator: Emulator, web: Queue, clock: ManualClock

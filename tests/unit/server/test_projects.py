@@ -619,18 +619,23 @@ def test_a_project_that_is_busy_delays_no_other(
     app.released.set()
 
 
-def test_deleted_projects_leave_no_threads(app: PushApp, control: ControlClient) -> None:
-    for number in range(3):
-        name = f"p{number}"
+def test_projects_that_send_nothing_have_no_threads(app: PushApp, control: ControlClient) -> None:
+    """Their tasks were sent, are kept, or have been deleted with them; the next task is sent."""
+    for name in ("sent", "deleted", "kept"):
         control.post("/projects", {"name": name, "queue_yaml": QUEUES})
+    queue = "/v2/projects/kept/locations/us-central1/queues/push"
+    kept = {"task": {"httpRequest": {"url": "https://elsewhere.example.com"}}}
+    assert control.send("POST", f"{queue}/tasks", kept).status == 200
+    for name in ("sent", "deleted"):
         tasks = {"tasks": [{"request": {"url": f"/{name}"}} for _ in range(5)]}
         control.post(f"/queues/push/tasks?project={name}", tasks)
-    until(lambda: len(app.received) == 15)
-    for number in range(3):
-        control.call("DELETE", f"/projects/p{number}", None)
+    until(lambda: len(app.received) == 10)
+    control.call("DELETE", "/projects/deleted", None)
 
     names = ("pullqueue attempt", "pullqueue push")
     until(lambda: sum(each.name in names for each in threading.enumerate()) <= 1)
+    control.post("/queues/push/tasks?project=sent", {"tasks": [{"request": {"url": "/next"}}]})
+    until(lambda: "/next" in app.paths())
 
 
 def test_the_attempts_of_a_deleted_project_leave_no_trace(
