@@ -176,7 +176,8 @@ def _step(
     sending = waiting = 0
     if state.delivery is not None and is_dispatched(queue) and why_kept(state, queue) is None:
         started = max(0, after.running - before.running)
-        startable = min(after.available, max(0, state.delivery.dispatcher.count_allowed(queue)))
+        allowed = 0 if state.delivery.is_held else state.delivery.dispatcher.count_allowed(queue)
+        startable = min(after.available, max(0, allowed))
         sending, waiting = started + startable, after.available - startable
     step = ClockStep(
         queue=queue.name,

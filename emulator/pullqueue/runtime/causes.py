@@ -90,14 +90,12 @@ def _kept(now: Situation) -> Found | None:
 
 def _run_only(now: Situation) -> Found | None:
     delivery = now.state.delivery
-    if now.is_stopped or not (now.queue.is_push and now.due and delivery and delivery.is_held):
+    waiting = now.due - len(now.kept)
+    is_sent = waiting > 0 and now.queue.is_push and not now.is_stopped
+    if not is_sent or delivery is None or not delivery.is_held:
         return None
-    return Found(
-        now.due,
-        f"{_due_wait(now)} for `POST /_emulator/run`, or for a clock that is advanced with "
-        "`deliver`",
-        "warning",
-    )
+    how = "`POST /_emulator/run`, or for a clock that is advanced with `deliver`"
+    return Found(waiting, f"{_due_wait(now, waiting)} for {how}", "warning")
 
 
 # -- what push tasks wait for ------------------------------------------------------------------
@@ -222,7 +220,8 @@ def _not_due(now: Situation) -> Found | None:
 def _due(now: Situation) -> Found | None:
     """Return that tasks are due, where nothing else says why they have been for a minute."""
     is_push = now.queue.is_push and not now.is_stopped and not now.kept
-    if not is_push or not now.due or now.limit is not None or now.due_seconds < MINUTE_SECONDS:
+    is_explained = now.limit is not None or _run_only(now) is not None
+    if not is_push or not now.due or is_explained or now.due_seconds < MINUTE_SECONDS:
         return None
     are = "task is" if now.due == 1 else "tasks are"
     span = format_span(now.due_seconds)

@@ -106,15 +106,21 @@ def test_a_step_says_why_due_tasks_are_not_sent(emulator: Emulator) -> None:
     assert step["text"] == "it is paused: 2 due tasks wait until it is resumed, then all can start"
 
 
-def test_a_step_counts_what_can_be_sent_and_what_waits_for_the_rate(emulator: Emulator) -> None:
+@pytest.mark.parametrize(("is_held", "sending"), [(False, 5), (True, 0)])
+def test_a_step_counts_what_can_be_sent_and_what_waits_for_the_rate(
+    emulator: Emulator, *, is_held: bool, sending: int
+) -> None:
+    """Nothing is sent in a project whose clock moves without a delivery."""
     eta = emulator.clock.now() + timedelta(hours=1)
     emulator.queue("push").add_many([NewTask(eta=eta) for _ in range(25)])
     state = ServerState(emulator, push_to=PushAddresses(["http://localhost:1"]))
+    assert state.delivery is not None
+    state.delivery.is_held = is_held
 
     [step] = move_clock(state, ClockMove(advance=3600)).steps
 
-    assert (step.due, step.sending, step.waiting) == (25, 5, 20)
-    assert step.text == (
+    assert (step.due, step.sending, step.waiting) == (25, sending, 25 - sending)
+    assert step.text.rpartition("; ")[2] == (
         "20 due tasks wait for the rate of 5/s: `pullqueue clock advance 4s --deliver` sends all"
     )
 

@@ -431,16 +431,24 @@ def test_tasks_of_a_queue_that_was_a_pull_queue_say_what_to_do(
 
 
 def test_tasks_of_a_project_with_a_clock_of_its_own_wait_until_they_are_run(
-    state: ServerState, emulator: Emulator
+    state: ServerState, emulator: Emulator, push: Queue, clock: ManualClock
 ) -> None:
+    """Except those without an address, which a run does not send either."""
     assert state.delivery is not None
     state.delivery.is_held = True
     assert of(state, "push").text == ""
-    emulator.queue("push").add()
+    elsewhere = NewTask(request=HttpRequest("https://api.example.com/mail"))
+    insert(push, [elsewhere], absolute_urls=True)
+    assert [each.reason for each in of(state, "push").causes] == ["no address"]
+    push.add()
+    clock.advance(60)
 
+    [_, found] = of(state, "push").causes
     text = (
         "1 due task waits for `POST /_emulator/run`, or for a clock that is advanced with `deliver`"
     )
+    assert (found.reason, found.text) == ("run only", text)
+    push.delete_tasks(push.list_tasks(1))
     assert shown(state, "push") == ("run only", text)
 
 
