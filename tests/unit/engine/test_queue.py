@@ -266,7 +266,8 @@ def test_an_exhausted_task_is_added_again_whatever_the_limit_is_now() -> None:
     retry = RetryParameters(task_retry_limit=0)
     settings = QueueSettings(name="push", retry_parameters=retry)
     queue = emulator_of(settings, limits=Limits(push_task_bytes=10)).queue("push")
-    (task,) = verbs.insert(queue, [NewTask(b"x" * 20, "a")], push_task_bytes=100).added
+    new = NewTask(b"x" * 20, "a", request=HttpRequest("https://api.example.com/"))
+    (task,) = verbs.insert(queue, [new], absolute_urls=True, push_task_bytes=100).added
     failed = start_attempt(queue, task, lease_seconds=1, attempts=AttemptRecord())
     finish_attempt(queue, failed, attempts=AttemptRecord(finished=1), backoff_seconds=None)
 

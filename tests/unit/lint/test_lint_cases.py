@@ -67,6 +67,8 @@ def test_each_case_has_its_findings_and_its_fix_and_no_others() -> None:
         assert [(finding.rule, finding.line) for finding in report.findings] == [
             (match[1].decode(), int(match[2])) for match in expected
         ], case
+        # Only what is wrong with a whole file, or a comment, is not at a key.
+        assert all(bool(each.path) == ("QY1" < each.code < "QY9") for each in report.findings), case
         text = _full(report)
         fixable = any(finding.fix for finding in report.findings)
         if fixable and (fixed := _lint(case, fix=True)).fixed:

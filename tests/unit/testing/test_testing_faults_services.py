@@ -79,10 +79,19 @@ def test_ndb_repeats_a_transaction_that_fails_to_commit(faults: Faults) -> None:
         store()
 
 
-def test_the_answer_of_a_commit_is_lost(faults: Faults) -> None:
-    faults.lose_response("datastore_v3.Commit")
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        ((), datastore_errors.Timeout),
+        ((datastore_errors.InternalError,), datastore_errors.InternalError),
+    ],
+)
+def test_the_answer_of_a_commit_is_lost(
+    faults: Faults, error: tuple[type[Exception], ...], raised: type[Exception]
+) -> None:
+    faults.lose_response("datastore_v3.Commit", *error)
 
-    with pytest.raises(datastore_errors.Timeout):
+    with pytest.raises(raised):
         ndb.transaction(lambda: Account(id="one").put())
 
     assert ndb.Key(Account, "one").get(use_cache=False) is not None
