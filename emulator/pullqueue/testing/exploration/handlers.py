@@ -82,9 +82,9 @@ class PushTasks:
 
     def due(self) -> Iterator[DueTask]:
         """Yield those that can start now."""
-        running = self._dispatcher.counts
         for queue in self._queues():
-            slots = queue.settings.effective_concurrent_requests - running[queue.name]
+            running = self._dispatcher.counts[queue.name]
+            slots = queue.settings.effective_concurrent_requests - running
             for task in self._dispatcher.find_startable(queue, slots):
                 number = task.retry_count + 1
                 name = f'task "{task.name}"' + (f", attempt {number}" if number > 1 else "")

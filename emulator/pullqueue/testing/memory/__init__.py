@@ -178,13 +178,13 @@ class Memory:
         left = deque([(path, thing, is_global, is_of_library)])
         while left:
             path, thing, is_global, is_of_library = left.popleft()
-            kind = self._kinds.of(thing)
-            if kind.is_empty or id(thing) in self._found:
+            key = id(thing)  # once: each call costs an audit event
+            if key in self._found or (kind := self._kinds.of(thing)).is_empty:
                 continue
             if len(self._found) == _MOST_OBJECTS:
                 self.not_compared[path] = None
                 return
-            self._found[id(thing)] = thing
+            self._found[key] = thing
             if kind.is_of_library is not None:
                 is_of_library = kind.is_of_library
             is_global &= not (is_of_library or kind.is_cache)

@@ -41,7 +41,7 @@ _NOT_COMPARED = (
     *("_io", "_socket", "socket", "_ssl", "ssl", "select", "selectors", "grpc", "google.auth"),
     # Of one event loop, of the test, without a state, or not read by apps.
     *("_asyncio", "_pytest", "pluggy", "hypothesis", "pathlib", "typing", "pydantic_core"),
-    *("_abc", "logging", "functools._lru_list_elem"),
+    *("__future__", "_abc", "collections.abc", "logging", "functools._lru_list_elem"),
 )
 """Packages whose objects, and functions, are not looked into."""
 
@@ -138,9 +138,10 @@ class Kinds:
                 is_of_library=_is_of_library(str(thing.__module__)),
                 can_replace=True,
             )
-        if id(kind) not in self._known:
-            self._known[id(kind)] = kind, _kind(kind)
-        return self._known[id(kind)][1]
+        key = id(kind)
+        if key not in self._known:
+            self._known[key] = kind, _kind(kind)
+        return self._known[key][1]
 
 
 def _beside_attributes(function: FunctionType) -> Sequence[object]:
