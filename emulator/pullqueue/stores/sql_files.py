@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from pullqueue.stores.rows import sql_of_tasks
 
-_HEAD = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
+_HEAD = re.compile(r"^-- (name|fragment): (\w+)((?: \w+)*)\n", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{(\w+)\}")
 _SCOPE = re.compile(r"[:(](project|first_key|last_key)\b")
 _PARAMETER = re.compile(r":(\w+)")
@@ -19,8 +19,9 @@ _SYNTAX = {"sqlite": ("?", r":\1"), "postgres": ("%s", r"%(\1)s")}
 def statements(database: str) -> Mapping[str, str]:
     """Return the statements of a database by name, from its file and from `shared.sql`.
 
-    Each follows a line `-- name: NAME`. What several statements share is a fragment: it follows a
-    line `-- fragment: NAME`, and is referred to as `{NAME}`; `sql_of_tasks` makes more of them.
+    Each follows a line `-- name: NAME`; with tables after the name it is one for each `{table}`,
+    whose name follows that name. What several statements share is a fragment: it follows a line
+    `-- fragment: NAME`, and is referred to as `{NAME}`; `sql_of_tasks` makes more of them.
     """
     value, parameter = _SYNTAX[database]
     folder = files("pullqueue.stores")
@@ -30,9 +31,11 @@ def statements(database: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for text in (own, _PARAMETER.sub(parameter, shared)):
         _, *parts = _HEAD.split(text)
-        for kind, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        for kind, name, tables, body in zip(*(parts[place::4] for place in range(4)), strict=True):
             lines = [line for line in body.splitlines() if not line.startswith("--")]
-            (found if kind == "name" else fragments)[name] = "\n".join(lines).strip()
+            for table in tables.split() or [""]:
+                sql = "\n".join(lines).strip().replace("{table}", table)
+                (found if kind == "name" else fragments)[f"{name}{table}"] = sql
 
     def filled(sql: str) -> str:
         return _FRAGMENT.sub(lambda match: filled(fragments[match[1]]), sql)

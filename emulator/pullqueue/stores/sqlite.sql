@@ -160,20 +160,8 @@ DELETE FROM tasks WHERE sequence IN (SELECT sequence FROM tasks WHERE {of_projec
 -- Delete what is left of a project that was cleared.
 DELETE FROM retentions WHERE {of_project}
 
--- name: drop_tasks
-DELETE FROM tasks WHERE queue = :queue
-
--- name: drop_exhausted
-DELETE FROM exhausted WHERE queue = :queue
-
--- name: drop_events
-DELETE FROM events WHERE queue = :queue
-
--- name: drop_leased
-DELETE FROM leased WHERE queue = :queue
-
--- name: drop_retentions
-DELETE FROM retentions WHERE queue = :queue
+-- name: drop_ tasks exhausted events leased retentions
+DELETE FROM {table} WHERE queue = :queue
 
 -- name: totals
 -- How many tasks each queue has, and their size.
@@ -187,24 +175,9 @@ SELECT eta_usec, group_concat(name) FROM tasks WHERE queue = :queue AND eta_usec
     SELECT until_usec FROM events WHERE queue = :queue AND kind IN ('leased', 'extended'))
 GROUP BY eta_usec
 
--- name: delete_all_tasks
+-- name: delete_all_ tasks events
 -- Without other projects: SQLite drops the pages of a table, a tenth of the time of `clear_tasks`.
-DELETE FROM tasks
+DELETE FROM {table}
 
--- name: delete_all_events
-DELETE FROM events
-
--- name: clear_tasks
-DELETE FROM tasks WHERE {of_project}
-
--- name: clear_exhausted
-DELETE FROM exhausted WHERE {of_project}
-
--- name: clear_events
-DELETE FROM events WHERE {of_project}
-
--- name: clear_leased
-DELETE FROM leased WHERE {of_project}
-
--- name: clear_queues
-DELETE FROM queues WHERE {of_project}
+-- name: clear_ tasks exhausted events leased queues
+DELETE FROM {table} WHERE {of_project}

@@ -295,7 +295,6 @@
     else if (event.key === "?") keys.showModal();
   });
 
-  // Shows only the fields of the kind of fault that is chosen.
   // Whether to deliver while time passes stays as it was chosen.
   const DELIVER = "pullqueue-deliver";
   const deliver = document.getElementById("strip-deliver");
@@ -312,6 +311,7 @@
     }
   });
 
+  // Shows only the fields of the kind of fault that is chosen.
   const kind = document.querySelector("select[name=kind]");
   const showFields = () => {
     const fields = kind.selectedOptions[0].dataset.fields.split(" ");
