@@ -97,6 +97,24 @@ class Fault:
         """True if it has triggered as often as it may; of one `per_task` that is never known."""
         return self._hits_of[None] == self._times
 
+    def rewinder(self) -> Callable[[], None]:
+        """Return a function after which it selects calls as it would now.
+
+        `calls` and `hits` still count those between.
+        """
+        calls, hits, state = (
+            Counter(self._calls_of),
+            Counter(self._hits_of),
+            self._random.getstate(),
+        )
+
+        def rewind() -> None:
+            with self._lock:
+                self._calls_of, self._hits_of = Counter(calls), Counter(hits)
+                self._random.setstate(state)
+
+        return rewind
+
     def set_in(self, emulator: Emulator) -> Self:
         """Set it, after all faults that the emulator has."""
         with _SETTING:

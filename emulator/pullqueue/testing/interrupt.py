@@ -55,6 +55,11 @@ class HandlerKilled(WorkerKilled, asyncio.CancelledError):
     """
 
 
+def is_normal_exit(error: BaseException) -> bool:
+    """Return whether a worker has ended by `sys.exit()` or `sys.exit(0)`, as its process would."""
+    return isinstance(error, SystemExit) and error.code in (None, 0)
+
+
 class Interrupter:
     """Ends a worker from an interceptor of its calls."""
 
@@ -175,7 +180,7 @@ class Interrupter:
             return self._cancelled
         if isinstance(error, Exception):  # of a client that does not read its sockets in Python
             return self._unnoticed > 0
-        return isinstance(error, self._interrupt)
+        return isinstance(error, self._interrupt) or is_normal_exit(error)
 
 
 class TaskInterrupter(Interrupter):

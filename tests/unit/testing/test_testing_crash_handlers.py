@@ -423,8 +423,10 @@ def test_faults_apply_beside_crashes(
         faults.fail("add", queues=["work"], times=1)
         with pytest.raises(TransientError):
             crash(setup=pushed.add, send=send)
-        faults.fail("add", queues=["work"], times=1, after=1)  # in the first run with a crash
+        faults.clear()
+        in_retries = faults.fail("add", queues=["work"], times=1, after=1)
         assert crash(setup=pushed.add, send=send) == 4
+        assert in_retries.hits == 3  # in each run in which the first add has been carried out
 
 
 def test_what_cannot_be_tested_is_refused_with_what_to_pass(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pickle
 import sys
 import threading
 import time
@@ -21,10 +22,18 @@ import requests
 from ledgers import Ledger
 from places import place, without_places
 
-from pullqueue import Emulator, NewTask, Queue
+from pullqueue import Emulator, NewTask, Queue, TransientError
+from pullqueue.faults.fault import find_faults
 from pullqueue.server.lifecycle import Server
 from pullqueue.tasks import NameInUseError
-from pullqueue.testing import CrashTestError, RaceResult, RaceTestError, exhaust
+from pullqueue.testing import (
+    CrashTestError,
+    Faults,
+    RaceResult,
+    RaceTestError,
+    drain,
+    exhaust,
+)
 from pullqueue.testing.live_server import live_server
 
 pytestmark = pytest.mark.slow
@@ -235,6 +244,106 @@ def test_a_worker_that_loops_forever_is_stopped(race_ledger: Run, ledger: Ledger
 
     for worker in (forever, polling, reading):
         assert race_ledger(worker, check=lambda: bool(ledger.booked), schedules=10) == 10
+
+
+def test_a_loop_goes_on_while_others_add_tasks(race: Run, queue: Queue) -> None:
+    """It is stopped only if it leases in vain again after that."""
+    done: list[str] = []
+
+    def loop() -> None:
+        while True:
+            for task in queue.lease_tasks(60, 1):
+                done.append(task.name)
+                queue.delete_tasks(task)
+            time.sleep(5)  # noqa: TID251 - moves the clock
+
+    def add() -> None:
+        queue.add(name="one")
+        queue.add(name="two")
+
+    options: dict[str, Any] = {"setup": done.clear, "check": lambda: {*done} == {"one", "two"}}
+    assert race(loop, add, **options).is_complete
+
+
+@pytest.mark.parametrize("how", [sys.exit, partial(sys.exit, 0)])
+def test_a_worker_can_end_as_a_program_does(
+    race: Run, crash: Run, emulator: Emulator, queue: Queue, how: Callable[[], object]
+) -> None:
+    def work() -> None:
+        queue.delete_tasks(queue.lease_tasks(60, 1))
+        how()
+
+    assert race(work, copies=2, setup=queue.add, clock=False).is_complete
+    assert crash(work, setup=queue.add).is_complete
+    queue.add()
+    assert drain(emulator, work) == 1
+
+
+def test_a_worker_that_exits_with_an_error_fails_the_test(race: Run, queue: Queue) -> None:
+    def work() -> None:
+        queue.fetch_statistics()
+        sys.exit("no settings")
+
+    with pytest.raises(RaceTestError, match="SystemExit: no settings"):
+        race(work, copies=2)
+
+
+def test_each_schedule_begins_with_the_same_faults(
+    race: Run, emulator: Emulator, queue: Queue
+) -> None:
+    """The second add fails, in each order; it is hidden where another was faster."""
+    added: list[str] = []
+
+    def add() -> None:
+        before = len(added)
+        queue.fetch_statistics()
+        try:
+            queue.add()
+        except TransientError:
+            if len(added) > before:
+                return
+            queue.add()
+        added.append("one")
+
+    def set_fault() -> None:
+        added.clear()
+        faults.fail("add", times=1, after=1)
+
+    with Faults(emulator) as faults:
+        options: dict[str, Any] = {"copies": 2, "check": lambda: len(added) == 2, "clock": False}
+        in_setup = pytest.raises(RaceTestError, match=r"1\.(.*\n)*.* raises TransientError\n")
+        with in_setup as caught:
+            race(add, setup=set_fault, **options)
+        assert not caught.value.failures[0].is_sequential
+        assert len(find_faults(emulator)) == 1
+        faults.clear()
+        faults.fail("add", times=1, after=1)
+        with pytest.raises(RaceTestError) as caught:
+            race(add, setup=added.clear, **options)
+        assert not caught.value.failures[0].is_sequential
+
+
+@pytest.mark.parametrize("resets", [True, False])
+def test_a_setup_that_does_not_reset_everything_is_reported(
+    race: Run,
+    queue: Queue,
+    resets: bool,  # noqa: FBT001 - of a table
+) -> None:
+    """A race that only the first schedule could have had was not tried in other orders."""
+    booked: set[str] = set()
+
+    def book() -> None:
+        if not booked:
+            queue.add()
+            booked.add("one")
+
+    result = race(book, copies=2, setup=booked.clear if resets else lambda: None)
+
+    assert result.is_complete is resets
+    at = f"only the first with calls at {place(book, 'queue.add')[1:-1]}: setup may not reset"
+    assert (at in str(result)) is not resets
+    again = pickle.loads(pickle.dumps(result))  # noqa: S301 - our own
+    assert (again, str(again), vars(again)) == (result, str(result), vars(result))
 
 
 def test_an_actor_has_no_context_of_another(race: Run, queue: Queue) -> None:

@@ -213,7 +213,7 @@ def test_progress_says_how_many_orders_have_failed() -> None:
         schedules=10,
         most_seconds=math.inf,
         seed=0,
-        reduce=False,
+        reduces=lambda: False,
         moves_time=False,
     )
     lines: list[str] = []

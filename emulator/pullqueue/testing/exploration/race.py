@@ -28,7 +28,12 @@ from pullqueue.testing.exploration.random_numbers import own_random_numbers
 from pullqueue.testing.exploration.results import RaceFailure, RaceResult, RaceTestError
 from pullqueue.testing.exploration.schedule import Schedule
 from pullqueue.testing.exploration.search import SEQUENCES, Outcome, Plan, Search
-from pullqueue.testing.exploration.steps import REPLAY_DIFFERS, format_replay, parse_replay
+from pullqueue.testing.exploration.steps import (
+    REPLAY_DIFFERS,
+    format_replay,
+    parse_replay,
+    turns_that_write,
+)
 from pullqueue.testing.exploration.threads import following_threads
 from pullqueue.testing.memory import Memory
 from pullqueue.testing.place import note_apps
@@ -173,7 +178,7 @@ def race_test(
             schedules=schedules,
             most_seconds=seconds,
             seed=seed,
-            reduce=reduce and not any(find_faults(emulator)),
+            reduces=lambda: reduce and not any(find_faults(emulator)),
             moves_time=clock,
         )
         search.explore()
@@ -256,6 +261,7 @@ class _Race(Trial):
         known = len(self.failures)
         self.count += 1
         schedule = self._run(plan.choices(), plan.sequence)
+        writes = turns_that_write(schedule.choices)
         if self.is_unclear and len(self.failures) == known:
             schedule = self._run(plan.choices(), plan.sequence)
         return Outcome(
@@ -264,6 +270,7 @@ class _Race(Trial):
             is_new=len(self.failures) > known,
             is_race=not schedule.is_sequential,
             draws=any(actor.draws for actor in schedule.actors),
+            writes=writes | turns_that_write(schedule.choices),
         )
 
     def _run(self, plan: list[int], sequence: int, *, is_replay: bool = False) -> Schedule:
@@ -365,6 +372,9 @@ class _Race(Trial):
             bounds.append(f"with {others} at most {most}")
         if search.differs:
             bounds.append("whose calls differ from run to run")
+        if search.only_first:
+            where = " and ".join(sorted({str(place) for _, place in search.only_first})[:2])
+            bounds.append(f"only the first with calls at {where}: setup may not reset everything")
         result = RaceResult(
             search.count,
             is_complete=search.is_complete,

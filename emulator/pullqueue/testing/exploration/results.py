@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from itertools import groupby
 from typing import Self
 
@@ -235,6 +236,9 @@ class _Result(int):
         result.estimate = max(count, estimate)
         result.seen, result.unseen = tuple(seen), tuple(unseen)
         return result
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), is_complete=self.is_complete), (int(self),), vars(self)
 
     def __repr__(self) -> str:
         calls = f" of calls to {', '.join(self.seen)}" if self.seen else ""

@@ -32,7 +32,7 @@ from pullqueue.testing.exploration.steps import (
     Step,
 )
 from pullqueue.testing.exploration.threads import ThreadActor, is_beside_main_task
-from pullqueue.testing.interrupt import IDLE_STEPS, WorkerInterrupt
+from pullqueue.testing.interrupt import IDLE_STEPS, WorkerInterrupt, is_normal_exit
 from pullqueue.testing.memory import Memory
 from pullqueue.testing.points import Point
 from pullqueue.testing.points.actors import Awaited, current_actor
@@ -210,7 +210,7 @@ class Schedule:
         except WorkerInterrupt:
             pass
         except BaseException as error:  # noqa: BLE001 - whatever it is fails the test
-            if not actor.has_ended:
+            if not (actor.has_ended or is_normal_exit(error)):
                 self._end(error)
         finally:
             self.leave(actor)

@@ -81,6 +81,8 @@ class Outcome(NamedTuple):
     """False if its actors ran one after the other."""
     draws: bool = False
     """True if its actors have drawn random numbers."""
+    writes: frozenset[tuple[str, object]] = frozenset()
+    """Who has made calls that write, and where."""
 
 
 _MORE = 20
@@ -109,8 +111,8 @@ class Search:
     schedules: int
     most_seconds: float
     seed: int
-    reduce: bool
-    """Leave out orders that cannot differ."""
+    reduces: Callable[[], bool]
+    """Whether to leave out orders that cannot differ."""
     moves_time: bool
     """Time moves also while an actor could go on, which counts as a preemption."""
     count: int = 0
@@ -123,6 +125,11 @@ class Search:
     """True if actors draw random numbers."""
     differs: bool = False
     """True if the same choices have led to other calls."""
+    only_first: frozenset[tuple[str, object]] = frozenset()
+    """Calls that write, and that only the first schedule has: who, and where.
+
+    When all were run: those that it has not made again, so that its state was another one.
+    """
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     def __post_init__(self) -> None:
@@ -152,7 +159,8 @@ class Search:
     @property
     def is_complete(self) -> bool:
         """True if no order that can differ is left, within the bound."""
-        return not (self.differs or any(map(self._has_plans, self._plans)))
+        is_known = not (self.differs or self.only_first)
+        return is_known and not any(map(self._has_plans, self._plans))
 
     @property
     def estimate(self) -> int:
@@ -184,6 +192,12 @@ class Search:
                 end = self.count + _UNTIL_RACE, self._end_of_more()
             if end is not None and (self.count >= end[0] or self._work() >= end[1]):
                 return
+        if self.only_first and self.count > 1:
+            again = self.run(Plan((), 0, 0, sequence=self._first))
+            self.failed += again.has_failed
+            self.only_first -= again.writes
+        else:
+            self.only_first = frozenset()
 
     def _progress(self) -> str:
         failed = f"{self.failed:,} of which failed" if self.failed else "none of which fails"
@@ -192,6 +206,7 @@ class Search:
     def _explore(self, level: Level) -> bool:
         plan = self._take(level)
         outcome = self.run(plan)
+        self.only_first = self.only_first - outcome.writes if self.count else outcome.writes
         self.count += 1
         self.failed += outcome.has_failed
         self._counts[level] += 1
@@ -296,7 +311,7 @@ class Search:
         """Add a plan to those to be run, if it is within the bounds and needed."""
         if self.is_bounded and level not in self._plans:
             return
-        need = self._need(plan) if self.reduce else 0
+        need = self._need(plan) if self.reduces() else 0
         if need is not None and need > plan.paid:
             level = Level(level.passed + need - plan.paid, level.preemptions)
             plan = plan._replace(paid=need)

@@ -172,9 +172,16 @@ class Choice:
         return self.calls | self.effects
 
 
+def turns_that_write(choices: Iterable[Choice]) -> frozenset[tuple[str, object]]:
+    """Return who has made calls that write, and where."""
+    turns = ((choice.turn, choice.calls.writes) for choice in choices)
+    return frozenset(turn for turn, written in turns if turn[1] and written)
+
+
 class Turns(Protocol):
     """What decides whose turn it is."""
 
+    actors: list[RacingActor]
     clock: MovableClock
     current: RacingActor | None
     held: list[Callable[[], None]]
@@ -273,6 +280,8 @@ class RacingActor(Actor):
             self.lease_end_usec = max(task.eta_usec for task in result.tasks)
         if point.is_of_queue:
             self.idle_at, self.idle_steps = {}, 0
+            for other in self.schedule.actors:  # may find a task, or else is idle again
+                other.idle_steps = min(other.idle_steps, IDLE_STEPS)
         return True
 
     def note(self, footprint: Footprint) -> None:

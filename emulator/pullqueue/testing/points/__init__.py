@@ -20,6 +20,7 @@ from pullqueue.clock import movable_clock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, current_caller
 from pullqueue.engine.store import random_names
+from pullqueue.faults.fault import Fault, find_faults
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.arguments import Severity, refuse_lazy
 from pullqueue.testing.clock import sleeping
@@ -111,6 +112,10 @@ class Trial:
     """Those of them that would change with the time, and do not follow the clock."""
     _expires_from: int | None = None
     """When a call was made after which something expires, in microseconds."""
+    _faults: dict[Fault, Callable[[], None]] = field(default_factory=dict)
+    """Those with which each run begins, and what makes them select calls as at first."""
+    _calls: ExitStack = field(default_factory=ExitStack)
+    """Ends that calls to queues are points."""
     _start_usec: int = 0
     """The time at which each run begins."""
     _footprints: ServiceFootprints = field(default_factory=ServiceFootprints)
@@ -129,6 +134,7 @@ class Trial:
         emulator = self.emulator
         clock, names, earlier = movable_clock(emulator), emulator.names, {*actors.threads}
         self._start_usec, drawn = clock.now_usec(), random.getstate()
+        self._faults = {fault: fault.rewinder() for fault in find_faults(emulator)}
         try:
             with (
                 looking_once(),
@@ -139,7 +145,7 @@ class Trial:
                 stack.enter_context(actors.following_actors)
                 stack.enter_context(following_changes)
                 stack.enter_context(following_responses)
-                stack.enter_context(emulator.interceptors.installed(self._intercept))
+                stack.enter_context(self._calls)
                 if services and emulator_of_sdk() is emulator:
                     stack.enter_context(loaded_rpcs().intercepted(self.at_point))
                 stack.enter_context(passed_to(self))
@@ -164,7 +170,13 @@ class Trial:
             rpcs.flush_memcache()
         self._footprints, self._expires_from = ServiceFootprints(), None
         self._follow_databases()
+        for fault in find_faults(self.emulator):
+            self._faults.get(fault, fault.remove)()
         refuse_lazy(self.setup(), "setup")
+        # Installed again, so that calls are points on which a fault triggers that setup has set.
+        earlier = self._calls.pop_all()
+        self._calls.enter_context(self.emulator.interceptors.installed(self._intercept))
+        earlier.close()
         if rpcs:
             rpcs.finish_calls()
             # Which entities `setup` deletes can depend on the run before.
