@@ -98,12 +98,11 @@ def _grpc(served: Served, ours: Connection, options: Options) -> Iterator[Figure
     with grpc.insecure_channel(
         f"{HOST}:{served.grpc_port}", options=[("grpc.max_receive_message_length", -1)]
     ) as channel:
-        lease = channel.unary_unary("/google.cloud.tasks.v2beta2.CloudTasks/LeaseTasks")
-        one, many = _lease_request("deep", 1, 600_000), _lease_request("large", LARGE, 0)
+        one, many = _leasing(channel, "deep", 1, 600_000), _leasing(channel, "large", LARGE, 0)
         turns = [
             partial(timed, {what: (_times(what), work) for what, work in works.items()})
             for works in (
-                {ONE: partial(lease, one), MANY: partial(lease, many)},
+                {ONE: one, MANY: many},
                 {ONE: partial(ours.post, LEASE), MANY: partial(ours.post, LEASE_LARGE)},
             )
         ]
@@ -118,14 +117,16 @@ def _grpc(served: Served, ours: Connection, options: Options) -> Iterator[Figure
         )
 
 
-def _lease_request(queue: str, tasks: int, seconds: int) -> bytes:
+def _leasing(channel: grpc.Channel, queue: str, tasks: int, seconds: int) -> Callable[[], object]:
     request = message_class("v2beta2", "LeaseTasksRequest")(
         parent=f"projects/app/locations/us-central1/queues/{queue}",
         max_tasks=tasks,
         lease_duration={"seconds": seconds},
         response_view=FULL,
     )
-    return bytes(request.SerializeToString())
+    lease = channel.unary_unary("/google.cloud.tasks.v2beta2.CloudTasks/LeaseTasks")
+    metadata = [("x-goog-request-params", f"parent={request.parent}")]
+    return partial(lease, request.SerializeToString(), metadata=metadata)
 
 
 def _beside_moto(served: Served, options: Options) -> Iterator[Figure]:

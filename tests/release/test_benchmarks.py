@@ -35,6 +35,14 @@ def test_each_figure_has_a_ratio_and_a_verdict() -> None:
     assert done.returncode == any(verdicts)
 
 
+def test_figures_of_requests_are_measured_before_a_peer_that_is_missing() -> None:
+    """moto is not among what tests need."""
+    done = run("rest", "--rounds", "1")
+
+    assert len(re.findall(r"^(?:insert|lease) .+", done.stdout, re.MULTILINE)) >= 6
+    assert done.stderr in ("", "moto_server does not start: pip install -e '.[benchmark]'\n")
+
+
 def test_an_unknown_suite_is_refused() -> None:
     done = run("engines")
 
