@@ -94,6 +94,7 @@ HOURLY = "- {url: /hourly, schedule: every 1 hours synchronized}\n"
 def test_a_job_is_requested_when_it_is_due(serve: Serve, app: PushApp) -> None:
     """With the headers by which an app recognizes App Engine's cron service."""
     cron = serve("- {url: '/tasks/sum?x=1', schedule: every 5 minutes}")
+    cron.server.state.push_to.proof = {"X-Proof": "a"}
     cron.advance(299)
     assert app.received == []
     cron.advance(1)
@@ -104,7 +105,7 @@ def test_a_job_is_requested_when_it_is_due(serve: Serve, app: PushApp) -> None:
         "X-Appengine-Cron": "true", "X-AppEngine-QueueName": "__cron",
         "X-CloudScheduler": "true", "X-AppEngine-Country": "ZZ", "X-AppEngine-Https": "off",
         "X-AppEngine-Timeout-Ms": "600000", "X-AppEngine-User-IP": "0.1.0.2",
-        "X-Google-Internal-SkipAdminCheck": "true",
+        "X-Google-Internal-SkipAdminCheck": "true", "X-Proof": "a",
     }  # fmt: skip
     assert {name: request.headers[name] for name in recorded} == recorded
     for name in ("X-CloudScheduler-JobName", "X-AppEngine-Request-Log-Id"):
