@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -17,6 +16,7 @@ from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.versions import VERSIONS
 from pullqueue.errors import PullQueueError, UnknownQueueError
+from pullqueue.observe.activity import ProjectLog
 from pullqueue.runtime.state import ServerState
 
 _KNOWN: Final = vars(queues) | vars(tasks) | vars(batches) | vars(access) | vars(locations)
@@ -33,8 +33,6 @@ _ORDINARY: Final = frozenset(
 )
 """Errors that apps expect: they add each task once by its name, and create queues at each start."""
 
-_log = logging.getLogger("pullqueue.server")
-
 
 class Servicer:
     """Carries out calls on one emulator. Safe under threads."""
@@ -42,7 +40,8 @@ class Servicer:
     def __init__(self, state: ServerState) -> None:
         """Serve the emulator of a server."""
         self._state = state
-        self._log_once = lru_cache(maxsize=1000)(_log.warning)
+        self._log = ProjectLog("pullqueue.server", state.emulator)
+        self._log_once = lru_cache(maxsize=1000)(self._log.warning)
         self._authorizer = (
             Authorizer(state.tokens, scopes=access.SCOPES, audience=access.AUDIENCE)
             if state.acl
@@ -78,11 +77,13 @@ class Servicer:
         except PullQueueError as error:
             refused = errors.as_service_error(error)
         except Exception as error:
-            _log.error("%s failed because of a bug in the emulator", method.name, exc_info=error)
+            self._log.error(
+                "%s failed because of a bug in the emulator", method.name, exc_info=error
+            )
             raise errors.CloudTasksError(
                 "the emulator failed: see its log", rpc_code="INTERNAL"
             ) from error
-        self._log(method, refused)
+        self._log_refused(method, refused)
         raise refused
 
     def _call(self, method: Method, request: Message, caller: str | None) -> Message:
@@ -94,7 +95,7 @@ class Servicer:
         self._state.wake()
         return response
 
-    def _log(self, method: Method, refused: errors.CloudTasksError) -> None:
+    def _log_refused(self, method: Method, refused: errors.CloudTasksError) -> None:
         """Log an error, once: a client may show only the text of production, or nothing.
 
         Apps expect some errors; those are in the request log only.

@@ -6,9 +6,10 @@ import logging
 import re
 import threading
 from collections import Counter, deque
+from collections.abc import MutableMapping
 from datetime import datetime, timedelta
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -40,7 +41,17 @@ _QUEUE_CHANGE = re.compile(
 IN_PROCESS: Final = "this process"
 """The name of a client that calls without a server, or that is not known."""
 
-_log = logging.getLogger("pullqueue.activity")
+
+class ProjectLog(logging.LoggerAdapter[logging.Logger]):
+    """Logs what happens in a project, with its name: a server has many."""
+
+    def __init__(self, name: str, emulator: Emulator) -> None:
+        super().__init__(logging.getLogger(name))
+        self._project = emulator.project
+
+    def process(self, msg: str, kwargs: MutableMapping[str, Any]) -> tuple[str, Any]:
+        """Return what is logged."""
+        return (f"project {self._project}: {msg}" if self._project else msg), kwargs
 
 
 _Kind = tuple[Interface, str, str]
@@ -56,6 +67,7 @@ class ActivityLog:
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
+        self._log = ProjectLog("pullqueue.activity", emulator)
         self._actions: deque[Action] = deque(maxlen=_KEPT)
         self._failures: deque[Failure] = deque(maxlen=_KEPT)
         self._numbers = count(1)
@@ -83,7 +95,7 @@ class ActivityLog:
             with self._lock:
                 self._actions.append(begun)
         begun.text = text
-        _log.info("%s (%s)", text, origin.who)
+        self._log.info("%s (%s)", text, origin.who)
         return begun
 
     def count(self, request: Request, origin: Origin, *, times: int = 1) -> None:

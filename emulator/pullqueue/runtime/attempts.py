@@ -13,6 +13,7 @@ from pullqueue.address import SplitUrl
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.interceptors import Caller, Touched, called_by, current_origin
 from pullqueue.errors import PullQueueError
+from pullqueue.observe.activity import ProjectLog
 from pullqueue.observe.request_log import RequestLog
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.attempt import Attempt, RunningAttempt
@@ -63,6 +64,7 @@ class Attempts:
         problems: Problems,
         *,
         threads: SenderThreads,
+        log: ProjectLog,
         on_end: Callable[[], None],
     ) -> None:
         """Send to addresses; `on_end` is called when an attempt has ended, or has not started."""
@@ -72,6 +74,7 @@ class Attempts:
         self._requests = requests
         self._addresses = addresses
         self._problems = problems
+        self._log = log
         self._on_end = on_end
         self.sender = HttpSender()
         self._threads = threads
@@ -127,7 +130,7 @@ class Attempts:
         is_first = not self.stopping.is_set()
         self.stopping.set()
         if is_first and (count := len(self._dispatcher.running)):
-            _log.info("waiting for running attempts to end: %d", count)
+            self._log.info("waiting for running attempts to end: %d", count)
 
     def discard(self) -> None:
         """Start no more attempts, and end those under way without a trace."""
@@ -146,7 +149,7 @@ class Attempts:
         with self._abandoning:
             interrupted = self._dispatcher.running
             for running in interrupted:
-                _log.warning(
+                self._log.warning(
                     'attempt %d of task "%s" of queue "%s" is interrupted, and its task due again',
                     running.request.attempt,
                     running.request.task_name,
@@ -226,9 +229,9 @@ class Attempts:
             if self._are_discarded:
                 return
             if isinstance(error, PullQueueError):
-                _log.warning("the result of an attempt cannot be stored: %s", error)
+                self._log.warning("the result of an attempt cannot be stored: %s", error)
             else:
-                _log.exception("the result of an attempt cannot be stored")
+                self._log.exception("the result of an attempt cannot be stored")
             return
         self._record(attempt, origin, perf_counter() - began)
 
@@ -244,7 +247,7 @@ class Attempts:
         )
         is_power_of_2 = attempt.number & (attempt.number - 1) == 0
         if attempt.outcome == "exhausted" or (attempt.outcome == "will retry" and is_power_of_2):
-            _log.warning(
+            self._log.warning(
                 'attempt %d of task "%s" of queue "%s" failed (%s %s %s: %s): %s',
                 attempt.number,
                 request.task_name,

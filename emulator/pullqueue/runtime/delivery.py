@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
@@ -19,6 +18,7 @@ from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue, walk
 from pullqueue.engine.store import Claim
 from pullqueue.errors import TransientError
+from pullqueue.observe.activity import ProjectLog
 from pullqueue.observe.request_log import RequestLog
 from pullqueue.push.addresses import KEPT, PushAddresses
 from pullqueue.push.attempt import RunningAttempt
@@ -50,8 +50,6 @@ _PAGE = 500
 _LOGGED = 1_000
 """Reasons to keep tasks of which it is known that they were logged."""
 
-_log = logging.getLogger("pullqueue.push")
-
 
 @dataclass
 class Permits:
@@ -76,15 +74,19 @@ class Delivery:
         signer: TokenSigner,
         senders: SenderThreads | None = None,
         threads: int = THREADS,
+        advise: Callable[[str], str] = str,
     ) -> None:
         """Send to addresses, with tokens of `signer`; record each attempt among the requests.
 
-        At most `threads` attempts are made at the same time, of all queues, in those of `senders`.
+        `advise` completes the commands of a text that is logged. At most `threads` attempts are
+        made at the same time, of all queues, in those of `senders`.
         """
         self._most = threads
         self._senders = senders or SenderThreads()
         self.addresses = addresses
         self._emulator = emulator
+        self._advise = advise
+        self._log = ProjectLog("pullqueue.push", emulator)
         self.dispatcher = Dispatcher(
             emulator,
             throttle=True,
@@ -104,6 +106,7 @@ class Delivery:
             addresses,
             self._problems,
             threads=self._senders,
+            log=self._log,
             on_end=self.wake,
         )
         self._stopping = self.attempts.stopping
@@ -151,7 +154,7 @@ class Delivery:
     def _warn_of_targets(self) -> None:
         unknown = self.addresses.unknown_targets(each.settings for each in self._emulator.queues)
         if unknown is not None:
-            _log.warning("%s", unknown)
+            self._log.warning("%s", unknown)
 
     def wake(self) -> None:
         """Look for due tasks at once: time was moved, or something else was changed."""
@@ -348,9 +351,8 @@ class Delivery:
             if len(self._logged) == _LOGGED:  # a client can make up any number of origins
                 self._logged.clear()
             self._logged.add((task.queue_name, found))
-            _log.warning(
-                'task "%s" of queue "%s" is %s: %s', task.name, task.queue_name, KEPT, found
-            )
+            names, why = (task.name, task.queue_name), self._advise(found)
+            self._log.warning('task "%s" of queue "%s" is %s: %s', *names, KEPT, why)
         return None
 
     def _is_passed_over(self, queue: Queue, address: SplitUrl) -> bool:
@@ -399,7 +401,7 @@ class Delivery:
         is_wish = slots != DEFAULT_CONCURRENT_REQUESTS
         if is_wish and slots > self.threads and ("", "") not in self._logged:
             self._logged.add(("", ""))  # once, however many queues there are
-            _log.warning(
+            self._log.warning(
                 'queue "%s" has max_concurrent_requests %d; this server makes at most %d attempts '
                 "at the same time, of all queues",
                 queue.name,

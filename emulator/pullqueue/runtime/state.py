@@ -216,7 +216,12 @@ class ServerState:
 
     def _make_delivery(self) -> Delivery:
         self.delivery = Delivery(
-            self.emulator, self.requests, self.push_to, signer=self.signer, senders=self.senders
+            self.emulator,
+            self.requests,
+            self.push_to,
+            signer=self.signer,
+            senders=self.senders,
+            advise=self.address_commands,
         )
         return self.delivery
 

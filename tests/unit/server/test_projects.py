@@ -83,6 +83,30 @@ def test_a_project_has_queues_tasks_and_a_clock_of_its_own(
         assert not any("made" in each["name"] for each in own)
 
 
+def test_the_log_names_a_project(
+    server: Server, control: ControlClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With commands that reach it; of the server's own project as if there were no others."""
+    caplog.set_level("INFO", "pullqueue")
+    control.post("/projects", {"name": "one", "clock": "manual", "queue_yaml": QUEUES})
+    for name in ("one", "any"):
+        tasks = f"/v2/projects/{name}/locations/us-central1/queues/push/tasks"
+        for url in ("https://api.example.com/x", ""):
+            control.send("POST", tasks, {"task": {"httpRequest": {"url": url}}})
+    control.post("/queues/push/tasks?project=one", {"tasks": [{"request": {"url": "/fails/1"}}]})
+    control.post("/run?project=one", {})
+    control.post("/queues/push/pause")
+
+    found = {each.message.partition("(")[0].rstrip() for each in caplog.records}
+    option = f"--url {server.url} --project one`"
+    assert "project one: ran the push tasks" in found
+    assert "paused queue push" in found
+    assert any(each.startswith("project one: attempt 1 of task ") for each in found)
+    assert any(each.startswith("project one: CreateTask refused, ") for each in found)
+    assert any(each.startswith("CreateTask refused, ") for each in found)
+    assert any(each.startswith("project one: task ") and each.endswith(option) for each in found)
+
+
 def test_faults_and_requests_are_those_of_a_project(server: Server, control: ControlClient) -> None:
     control.post("/projects", {"name": "one", "queue_yaml": FILE})
     control.post("/faults?project=one", {"kind": "fail", "call": "add"})
