@@ -127,9 +127,7 @@ def test_a_fixture_without_its_freezer_names_what_to_install(
     run: Run, pytester: pytest.Pytester
 ) -> None:
     pytester.makeconftest("import sys; sys.modules['freezegun'] = None")
-    pytester.makeini("[pytest]\naddopts = -p no:freezer")
-
-    result = run("""
+    suite = """
         import sys
         import pytest
 
@@ -146,7 +144,9 @@ def test_a_fixture_without_its_freezer_names_what_to_install(
 
         @pytest.mark.pullqueue(freezer="time-machine")
         def test_time_machine(missing, pullqueue_clock): pass
-    """)
+    """
+
+    result = run(suite, "-p", "time_machine")
 
     result.assert_outcomes(errors=2, passed=1)
     result.stdout.fnmatch_lines(
@@ -187,7 +187,7 @@ def test_time_goes_on_after_a_request_to_a_wrapped_app(
     )
 
     # In a process of its own, whose environment is replaced.
-    done = pytester.run(forked("pytest"), "-p", "no:cacheprovider", "-p", "no:randomly")
+    done = pytester.run(forked("pytest"), "-p", "no:cacheprovider", "-p", "time_machine")
     done.assert_outcomes(passed=3)
 
 
@@ -233,10 +233,8 @@ def test_tokens_are_verified_in_time_that_freezegun_freezes(pytester: pytest.Pyt
         """
     )
 
-    result = pytester.run(
-        forked("pytest"),
-        *("-p", "no:cacheprovider", "-p", "no:randomly", "-o", "pullqueue_freezer=freezegun"),
-    )
+    options = ("-p", "no:cacheprovider", "-o", "pullqueue_freezer=freezegun")
+    result = pytester.run(forked("pytest"), *options)
 
     result.assert_outcomes(passed=2)
 
