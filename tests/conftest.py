@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"  # that of trio imports trio in each process
 from hypothesis import HealthCheck, settings
 
 from pullqueue import Emulator, ManualClock

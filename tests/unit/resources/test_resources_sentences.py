@@ -209,13 +209,14 @@ def test_each_cause_has_a_scene() -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=1000 if LONG else 12)
 @given(SCRIPTS, st.randoms(use_true_random=False))
 def test_each_sentence_is_true_and_its_advice_works(script: list[Step], chance: Random) -> None:
     """Whatever was done to the queues: what is said is so, and nothing that waits is left out."""
     check(script, chance)
 
 
-@settings(max_examples=200 if LONG else 10)
+@settings(max_examples=200 if LONG else 5)
 @given(SCRIPTS, st.randoms(use_true_random=False))
 def test_each_sentence_is_true_of_a_database(script: list[Step], chance: Random) -> None:
     check(script, chance, store="sqlite")
