@@ -256,21 +256,27 @@ class TestBufferTask:
         self,
         *,
         call: RestApi,
+        client: Client,
         emulator: Emulator,
         verb: str,
         path: str,
         data: bytes,
         stored: tuple[str, bytes],
     ) -> None:
+        """A body keeps its type."""
         create(call, uriOverride={"host": "api.example.com"})
 
-        created = call.send(verb, f"{MADE}/{path}", data)["task"]
+        url = f"/v2/{MADE}/{path}"
+        response = client.open(url, method=verb, data=data, content_type="text/plain")
+        created = response.get_json()["task"]
 
         [task] = emulator.queue("made").list_tasks()
         assert task.request is not None
         assert (task.request.method, task.payload) == stored
         assert created["name"] == f"{TASKS}/{task.name}"
         assert task.name == "one" or "one" not in path
+        kind = created["httpRequest"]["headers"].get("Content-Type")
+        assert kind == ("text/plain" if task.payload else None)
 
     @pytest.mark.parametrize("verb", ["GET", "POST"])
     def test_a_page_of_another_site_cannot_add_tasks(

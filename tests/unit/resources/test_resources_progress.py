@@ -262,6 +262,12 @@ add pull 11; jump 60; done 1 -> few leased 11: warning
 11 tasks are available, workers leased 1 in the last minute, 1 was deleted: about 11 min for all
 at this rate
 
+add pull 3; jump 59; lease 1 300 -> few leased 2: info
+2 tasks are available, workers leased 1 in the last minute, none was deleted
+
+add pull 3; jump 60; lease 1 300 -> few leased 2: warning
+2 tasks are available, workers leased 1 in the last minute, none was deleted
+
 add pull; lease 1 300 -> leased 1: info
 1 task is leased, none is available: its lease ends in 5 min (`pullqueue clock advance 300s`)
 
