@@ -9,6 +9,7 @@ from typing import TypeGuard
 SECONDS_PER_UNIT = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 """The units of time spans and rates, by their first letters, the largest first."""
 
+_MOST_NAMED = 50
 _THOUSAND_YEARS = 365_250 * 86_400
 
 
@@ -133,7 +134,10 @@ def closest(word: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | No
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the advice on an unknown word: the known word that is meant, or all of them."""
+    """Return the advice on an unknown word: the known word that is meant, or the first of them."""
     words = list(known)
-    near = closest(word, words)
-    return f"did you mean {quoted(near)}?" if near else f"use one of {', '.join(words)}"
+    if near := closest(word, words):
+        return f"did you mean {quoted(near)}?"
+    others = len(words) - _MOST_NAMED
+    more = f", or {counted(others, 'other')}" if others > 0 else ""
+    return f"use one of {', '.join(words[:_MOST_NAMED])}{more}"

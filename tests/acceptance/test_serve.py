@@ -193,10 +193,12 @@ class TestGreeting:
 
         assert "Tasks are stored in sqlite:///a@b.db\n" in done.stdout
 
-    def test_a_warning_of_tasks_whose_queue_was_removed(self, folder: Path) -> None:
+    def test_what_a_store_has_that_is_not_in_queue_yaml(self, folder: Path) -> None:
+        """Tasks whose queue was removed, and projects, of which there may be thousands."""
         store = open_store("sqlite:///tasks.db")
         with closing(Emulator.from_text("queue:\n- {name: old, mode: pull}\n", store=store)) as old:
             old.queue("old").add_many([NewTask(), NewTask()])
+            old.store.add_project("one", "{}")
 
         done, shown = serve_here(
             *("--store", "sqlite:///tasks.db"),
@@ -208,6 +210,7 @@ class TestGreeting:
             "queue to use or purge them"
         ) in done.stderr
         assert "tasks of queues that are not in queue.yaml: 2 in old" in shown
+        assert "1 other project in the store\n" in done.stdout
 
     def test_which_push_tasks_are_kept_and_which_delivered(self, folder: Path) -> None:
         (folder / "queue.yaml").write_text("queue: [{name: default, rate: 1/s}]")

@@ -212,10 +212,15 @@ def _print_banner(server: Server, options: ServeOptions) -> None:
 
 
 def _print_projects(server: Server) -> None:
+    stored = 0
     for state in server.states[1:]:
-        file = f", {state.config_file.path}" if state.config_file else ""
+        if state.config_file is None:
+            stored += 1
+            continue
         names = ", ".join(queue.name for queue in state.emulator.queues)
-        say(f"Project {state.emulator.project}{file}: {names}")
+        say(f"Project {state.emulator.project}, {state.config_file.path}: {names}")
+    if stored:
+        say(f"{counted(stored, 'other project')} in the store")
 
 
 def _notes(queue: Queue, *, acl: bool) -> str:

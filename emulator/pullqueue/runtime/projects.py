@@ -169,7 +169,9 @@ class Projects:
         self._follow(at_once=True)
         with self._lock:
             if name in self._others or name == self.own_name:
-                message = f"project {quoted(name)} exists: delete it first, or use another name"
+                is_own = name == self.own_name
+                what = "is the server's own:" if is_own else "exists: delete it first, or"
+                message = f"project {quoted(name)} {what} use another name"
                 raise ApiError(message, status=409, rpc_code="ALREADY_EXISTS")
             return self._add(name, _Made(queue_yaml), clock)
 

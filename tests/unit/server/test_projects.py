@@ -124,6 +124,21 @@ def test_faults_and_requests_are_those_of_a_project(server: Server, control: Con
     assert logged == {"": [200], "?project=one": [503]}
 
 
+@pytest.mark.parametrize(
+    ("number", "others"), [(49, ""), (50, ", or 1 other"), (60, ", or 11 others")]
+)
+def test_an_unknown_project_is_answered_with_the_first_names(
+    control: ControlClient, number: int, others: str
+) -> None:
+    names = [f"p{index}" for index in range(number)]
+    for name in names:
+        control.post("/projects", {"name": name, "clock": "manual"})
+
+    first = ", ".join(["my-app", *names][:50])
+    message = control.get("/queues?project=else").message
+    assert message == f'there is no project "else": use one of {first}{others}'
+
+
 def test_a_project_that_is_deleted_has_left_nothing(server: Server, control: ControlClient) -> None:
     """Its routes may name it, as a client does that adds the parameter to each call."""
     made = {"name": "one", "queue_yaml": FILE}
@@ -221,7 +236,7 @@ def test_each_call_of_a_batch_is_answered_from_its_project(
 @each_row(
     ("body", "status", "message"),
     [
-        ({"name": "my-app"}, 409, 'project "my-app" exists: delete it first, or use another name'),
+        ({"name": "my-app"}, 409, 'project "my-app" is the server\'s own: use another name'),
         ({"name": "taken"}, 409, 'project "taken" exists: delete it first, or use another name'),
         ({"name": ""}, 400, 'name is "": use 1 to 100 letters, digits'),
         ({"name": "a b"}, 400, 'name is "a b": use 1 to 100 letters, digits'),
