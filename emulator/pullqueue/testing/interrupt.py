@@ -8,17 +8,17 @@ interrupted anywhere else, and no client uses a connection again that has half a
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import http.client
 import linecache
+import re
 import socket
 import sys
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, wraps
+from functools import wraps
 from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any, NoReturn
@@ -34,6 +34,7 @@ Twice, because a worker that polls several queues and ends when all are empty do
 """
 _MOST_CAUGHT = 100
 """Number of times that something may catch its interrupt, and go on."""
+_EXCEPT = re.compile(r"\s*except\b")
 
 
 class WorkerInterrupt(BaseException):
@@ -113,7 +114,7 @@ class Interrupter:
                 self._caught[place] += 1
                 more = self._caught[place] - _MOST_CAUGHT
                 if more > 0:
-                    self._raise_where_caught(traceback.tb_frame.f_code, more % 10)
+                    self._raise_where_caught(traceback.tb_frame.f_code, (more - 1) % 10)
             else:  # by a library, such as a thread pool, to which it was to go
                 self._caught[place] = 0
         raise error
@@ -122,18 +123,18 @@ class Interrupter:
         """Raise it once more where this code catches it: what an `except` raises leaves the `try`.
 
         In the thread of the test there is no other way out of a loop that catches everything. It is
-        raised at the line of a block of which `left` are left: inner ones can raise it again.
+        raised at the `except` before which `left` others are left: inner ones can raise it again.
         """
-        blocks = _except_blocks(code.co_filename)
 
         def trace(frame: FrameType, event: str, _: object) -> object:
             nonlocal left
-            found = [each for each in blocks if event == "line" and frame.f_lineno in each]
-            left -= bool(found)
-            if not found or left > 0:
-                return trace
-            self._catcher = Place(code.co_filename, found[-1].start, code.co_name)
-            raise self._interrupt  # which ends the trace, too
+            line = linecache.getline(code.co_filename, frame.f_lineno)
+            if event == "line" and _EXCEPT.match(line):
+                if left <= 0:
+                    self._catcher = Place(code.co_filename, frame.f_lineno, code.co_name)
+                    raise self._interrupt  # which ends the trace, too
+                left -= 1
+            return trace
 
         for frame, _ in walk_stack(sys._getframe()):  # noqa: SLF001 - documented, of CPython
             if frame.f_code is code:
@@ -213,14 +214,6 @@ class TaskInterrupter(Interrupter):
 
     def _cancel(self, loop: asyncio.AbstractEventLoop) -> None:
         """Do nothing: the worker's task is cancelled, and others in its loop are not the worker."""
-
-
-@cache
-def _except_blocks(file: str) -> list[range]:
-    """Return the lines of each `except` block of a file."""
-    nodes = ast.walk(ast.parse("".join(linecache.getlines(file))))
-    blocks = [node for node in nodes if isinstance(node, ast.ExceptHandler)]
-    return [range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in blocks]
 
 
 def current_task() -> asyncio.Task[object] | None:

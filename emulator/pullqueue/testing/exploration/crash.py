@@ -113,7 +113,7 @@ def crash_test(
         emulator=emulator,
         setup=setup,
         check=check,
-        worker=worker or _no_worker,
+        worker=worker or (lambda: None),
         make_driver=partial(Driver, emulator, sender, selected, max_calls=max_calls),
         queues=selected,
         errors=errors,
@@ -307,10 +307,6 @@ def _all_young() -> Iterator[None]:
     finally:
         if is_enabled:
             gc.enable()
-
-
-def _no_worker() -> None:
-    """Do nothing: no pull queue is emptied."""
 
 
 _INSTEAD = {

@@ -86,7 +86,8 @@ class Memory:
         for place in self._places:
             for name, value in place.replaceable():
                 if issubclass(type(value), kinds):
-                    yield Reference(place, name, value)
+                    path = f"{place.path}.{name}"
+                    yield Reference(place.thing, name, value, path, place.is_global)
 
     def is_of_app(self, module: str) -> bool | None:
         """Return whether a module is the app's, and not the test's; None: neither."""
@@ -215,19 +216,6 @@ class Memory:
 class _Place:
     """Something that refers to others."""
 
-    __slots__ = (
-        "_before",
-        "_contents",
-        "_find_state",
-        "_kind",
-        "_list",
-        "_state",
-        "is_global",
-        "is_of_library",
-        "path",
-        "thing",
-    )
-
     def __init__(
         self, path: str, thing: object, kind: Kind, *, is_global: bool, is_of_library: bool
     ) -> None:
@@ -297,29 +285,23 @@ class _Place:
 class Reference(NamedTuple):
     """Where something refers to an object."""
 
-    place: _Place
+    thing: Any
+    """What refers to it."""
     name: object
     value: object
-
-    @property
-    def path(self) -> str:
-        """Where it is, such as `app.lock`."""
-        return f"{self.place.path}.{self.name}"
-
-    @property
-    def is_global(self) -> bool:
-        """True if a module of the app leads there."""
-        return self.place.is_global
+    path: str
+    """Where it is, such as `app.lock`."""
+    is_global: bool
+    """True if a module of the app leads there."""
 
     def replace(self, value: object) -> None:
         """Make it refer to another object."""
-        thing: Any = self.place.thing
-        if issubclass(type(thing), CellType):
-            thing.cell_contents = value
-        elif issubclass(type(thing), dict | list | deque):
-            thing[self.name] = value
+        if issubclass(type(self.thing), CellType):
+            self.thing.cell_contents = value
+        elif issubclass(type(self.thing), dict | list | deque):
+            self.thing[self.name] = value
         else:
-            setattr(thing, str(self.name), value)
+            setattr(self.thing, str(self.name), value)
 
     def restore(self) -> None:
         """Make it refer to the object again."""

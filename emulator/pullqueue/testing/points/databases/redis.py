@@ -73,8 +73,14 @@ def _expires(command: Sequence[object]) -> bool:
     return name in _EXPIRING or not options.isdisjoint(("EX", "EXAT", "PX", "PXAT"))
 
 
-def _fail() -> NoReturn:
-    raise redis.ConnectionError("Connection closed by server.")
+def _at_point(statement: str, find_footprint: Callable[[], Footprint], run: Any) -> Any:
+    def fail() -> NoReturn:
+        raise redis.ConnectionError("Connection closed by server.")
+
+    call = DatabaseCall(
+        database=_NAME, statement=statement, find_footprint=find_footprint, fail=fail
+    )
+    return intercept(call, run)
 
 
 def _executing(execute: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,13 +91,8 @@ def _executing(execute: Callable[..., Any]) -> Callable[..., Any]:
             return run()
         _note_expiry(client, [args])
         command, arguments = _text(args[0]), args[1:]
-        call = DatabaseCall(
-            database=_NAME,
-            statement=" ".join([command, *map(_text, arguments[:1])]),
-            find_footprint=lambda: _footprint(command.lower(), arguments),
-            fail=_fail,
-        )
-        return intercept(call, run)
+        statement = " ".join([command, *map(_text, arguments[:1])])
+        return _at_point(statement, lambda: _footprint(command.lower(), arguments), run)
 
     return execute_at_point
 
@@ -103,13 +104,7 @@ def _executing_all(execute: Callable[..., Any]) -> Callable[..., Any]:
         if not len(pipeline) or not is_observed():
             return run()
         _note_expiry(pipeline, [command for command, _ in pipeline.command_stack])
-        call = DatabaseCall(
-            database=_NAME,
-            statement=f"pipeline of {len(pipeline)}",
-            find_footprint=lambda: _EVERYTHING,
-            fail=_fail,
-        )
-        return intercept(call, run)
+        return _at_point(f"pipeline of {len(pipeline)}", lambda: _EVERYTHING, run)
 
     return execute_at_point
 

@@ -42,18 +42,6 @@ def _at_statement(
     _at_point(connection, statement, finish)
 
 
-def _at_commit(connection: Connection) -> None:
-    _at_point(connection, "COMMIT", connection.connection.commit)
-
-
-def _at_two_phase_commit(connection: Connection, *_: object) -> None:
-    _at_point(connection, "COMMIT")
-
-
-def _at_rollback(connection: Connection, *_: object) -> None:
-    _at_point(connection, "ROLLBACK")
-
-
 def _at_point(
     connection: Connection, statement: str, finish: Callable[[], object] | None = None
 ) -> None:
@@ -98,11 +86,11 @@ def _at_point(
 
 _LISTENERS: dict[str, Callable[..., None]] = {
     "before_cursor_execute": _at_statement,
-    "commit": _at_commit,
-    "prepare_twophase": _at_two_phase_commit,
-    "commit_twophase": _at_two_phase_commit,
-    "rollback": _at_rollback,
-    "rollback_twophase": _at_rollback,
+    "commit": lambda connection: _at_point(connection, "COMMIT", connection.connection.commit),
+    "prepare_twophase": lambda connection, *_: _at_point(connection, "COMMIT"),
+    "commit_twophase": lambda connection, *_: _at_point(connection, "COMMIT"),
+    "rollback": lambda connection: _at_point(connection, "ROLLBACK"),
+    "rollback_twophase": lambda connection, *_: _at_point(connection, "ROLLBACK"),
 }
 
 
