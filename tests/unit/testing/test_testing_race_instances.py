@@ -22,10 +22,10 @@ Run = Callable[..., RaceResult]
 Load = Callable[[str], Any]
 
 
+pytestmark = pytest.mark.slow
+
 COUNTING = """
 import threading
-
-pytestmark = pytest.mark.slow
 
 lock = threading.{kind}()
 queue = None
