@@ -182,20 +182,15 @@ class Rates:
     @bypass_interceptors()
     def _restored(self, queue: Queue) -> TokenBucket:
         bucket = TokenBucket(queue.settings, self._emulator.now_usec())
-        events = []
         if self._throttle:
             events = queue.store.list_last_attempts(queue.name, limit=_EVENTS_REPLAYED)
-        # An event does not say what its task calls: the tasks of a queue all do the same.
-        statuses = {each.result.status for each in events if each.result is not None}
-        slows = any(is_overload(status, is_http_target=True) for status in statuses)
-        first = queue.list_tasks(1) if slows else []
-        bucket.replay(
-            events,
-            is_complete=len(events) < _EVENTS_REPLAYED,
-            is_http_target=any(
-                task.request is not None and task.request.is_http_target for task in first
-            ),
-        )
+            # An event does not say what its task calls: the tasks of a queue all do the same.
+            requests = [task.request for task in queue.list_tasks(1)]
+            bucket.replay(
+                events,
+                is_complete=len(events) < _EVENTS_REPLAYED,
+                is_http_target=any(each and each.is_http_target for each in requests),
+            )
         return bucket
 
 
