@@ -396,14 +396,18 @@ class TestOutcomes:
         ],
     )
     def test_a_status_slows_its_queue_down(
-        self, emulator: Emulator, web: Queue, *, throttle: bool, url: str, status: int, rate: float
+        self, tmp_path: Path, *, throttle: bool, url: str, status: int, rate: float
     ) -> None:
-        verbs.insert(web, [NewTask(name="a", request=HttpRequest(url))], absolute_urls=True)
-        dispatcher = Dispatcher(emulator, throttle=throttle)
-
-        attempt(dispatcher, web, "a", PushResponse(status))
-
-        assert dispatcher.enforced_rate(web) == rate
+        """Also after a restart."""
+        for is_first in (True, False):
+            store = open_store(f"sqlite:///{tmp_path}/tasks.db")
+            with closing(Emulator.from_text(CONFIG, store=store)) as emulator:
+                web, dispatcher = emulator.queue("web"), Dispatcher(emulator, throttle=throttle)
+                if is_first:
+                    task = NewTask(name="a", request=HttpRequest(url))
+                    verbs.insert(web, [task], absolute_urls=True)
+                    attempt(dispatcher, web, "a", PushResponse(status))
+                assert dispatcher.enforced_rate(web) == rate
 
     def test_a_restart_takes_a_queue_whose_first_task_is_a_pull_task(
         self, clock: ManualClock, tmp_path: Path
