@@ -248,6 +248,25 @@ def test_actors_that_share_a_connection_are_a_warning(emulator: Emulator, visits
         race(emulator, visits, "by_expression")
 
 
+@pytest.mark.parametrize("visits", ["sqlalchemy memory"], indirect=True)
+def test_a_kill_that_deletes_a_database_in_memory_is_a_warning(
+    emulator: Emulator, visits: Any
+) -> None:
+    def setup() -> None:
+        visits.reset()
+        emulator.queue("pushed").add()
+
+    def send(_: object) -> int:
+        visits.by_expression()
+        return 200
+
+    with (
+        pytest.warns(UserWarning, match="closes the one connection of a StaticPool"),
+        suppress(CrashTestError, visits.error),  # of setup, too
+    ):
+        crash_test(emulator, setup=setup, check=lambda: True, send=send)
+
+
 @pytest.mark.parametrize("visits", ["google datastore"], indirect=True)
 def test_the_report_names_the_error_of_a_call(emulator: Emulator, visits: Any) -> None:
     with pytest.raises(RaceTestError) as caught:

@@ -232,6 +232,7 @@ SCHEMA = """
 CREATE TABLE a (value INTEGER);
 CREATE TABLE b (value INTEGER);
 CREATE TABLE log (value INTEGER);
+CREATE TABLE counted (value INTEGER PRIMARY KEY AUTOINCREMENT);
 CREATE VIEW both AS SELECT value FROM a UNION ALL SELECT value FROM b;
 CREATE TRIGGER logged AFTER UPDATE ON b BEGIN INSERT INTO log VALUES (new.value); END;
 INSERT INTO a VALUES (1);
@@ -333,6 +334,7 @@ class SqlProgram:
 )
 @example([["UPDATE a SET value = value + 1"], ["UPDATE a SET value = value * 3"]], 1, "DELETE")
 @example([["BEGIN", "SELECT value FROM a", "COMMIT"], ["UPDATE a SET value = 5"]], 2, "DELETE")
+@example([["INSERT INTO counted VALUES (7)"], ["SELECT seq FROM sqlite_sequence"]], 1, "DELETE")
 @example(
     [["BEGIN", "SELECT value FROM a", "SELECT value FROM b"]] * 1
     + [["BEGIN", "UPDATE a SET value = 5", "UPDATE b SET value = 5", "COMMIT"]],

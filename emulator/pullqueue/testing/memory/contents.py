@@ -18,6 +18,7 @@ import re
 import struct
 import threading
 import types
+import warnings
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -298,6 +299,10 @@ def _state(thing: Any) -> object:
         if view.nbytes > _MOST_BYTES:
             raise NotComparableError
         return view.tobytes()
+    if type(thing).__module__ == "itertools":
+        with warnings.catch_warnings():  # Python 3.12 and 3.13 say that 3.14 cannot copy these
+            warnings.simplefilter("ignore")
+            return thing.__reduce_ex__(4)
     reduce = copyreg.dispatch_table.get(type(thing))
     return reduce(thing) if reduce else thing.__reduce_ex__(4)
 

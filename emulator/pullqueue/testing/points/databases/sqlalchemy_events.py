@@ -31,6 +31,11 @@ _SHARED = (
     "race_test: the actors share one connection of a StaticPool, and so one transaction, as "
     "instances never do: use a database in a file, as tmp_path has it"
 )
+_CLOSED = (
+    "crash_test: a kill closes the one connection of a StaticPool, and so deletes a database in "
+    "memory: use a database in a file, as tmp_path has it"
+)
+_MEMORY = (None, "", ":memory:")
 
 
 def _at_statement(
@@ -42,15 +47,22 @@ def _at_statement(
     _at_point(connection, statement, finish)
 
 
+def _warn_of_one_connection(*, in_memory: bool) -> None:
+    actor = current_actor()
+    if actor is not None and actor.can_wait:
+        warnings.warn(_SHARED, stacklevel=3)
+    elif actor is not None and in_memory:
+        warnings.warn(_CLOSED, stacklevel=3)
+
+
 def _at_point(
     connection: Connection, statement: str, finish: Callable[[], object] | None = None
 ) -> None:
     """Stop at a statement; `finish` carries it out with an effect that lasts, if it has any."""
     pooled = connection.connection
     dialect = connection.dialect
-    actor = current_actor()
-    if actor is not None and actor.can_wait and isinstance(connection.engine.pool, StaticPool):
-        warnings.warn(_SHARED, stacklevel=2)
+    if isinstance(connection.engine.pool, StaticPool):
+        _warn_of_one_connection(in_memory=connection.engine.url.database in _MEMORY)
     if isinstance(pooled.driver_connection, ObservedConnection):
         pooled.driver_connection.used_by = _NAME
         return

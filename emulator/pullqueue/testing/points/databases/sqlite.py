@@ -255,9 +255,9 @@ class ObservedConnection(sqlite3.Connection):
 
         def authorize(action: int, table: object, _: object, name: object, __: object) -> int:
             if action in _USES and name != "temp":
-                path = (
-                    (*files[str(name)], "table", str(table).lower()) if name in files else ALL_FILES
-                )
+                path = (*files[str(name)], "table") if name in files else ALL_FILES
+                if name in files and table != "sqlite_sequence":  # any insert can write to it
+                    path = (*path, str(table).lower())
                 used[action != sqlite3.SQLITE_READ].add(path)
             return sqlite3.SQLITE_OK
 
