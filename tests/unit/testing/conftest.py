@@ -47,7 +47,7 @@ queue:
 @pytest.fixture(autouse=True)
 def _few_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let races look less for failures of other kinds, after the first that they find."""
-    monkeypatch.setattr(search, "_MORE", 3)
+    monkeypatch.setattr(search, "_MORE", 1)
 
 
 @pytest.fixture(autouse=True)

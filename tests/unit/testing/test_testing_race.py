@@ -140,7 +140,7 @@ def test_a_task_that_is_never_deleted_is_reported(race: Run, queue: Queue, limit
         'all actors had ended; pass undeleted="ignore" if the test expects that'
     )
     with pytest.warns(UserWarning, match=f"^{message}$"):
-        race(work, setup=setup, copies=2)
+        race(work, setup=setup, copies=2, schedules=2)
 
 
 def test_time_is_left_out_on_request(race_ledger: Run, ledger: Ledger) -> None:
@@ -183,7 +183,7 @@ def test_a_worker_that_raises_is_started_again(race: Run, ledger: Ledger) -> Non
     run = partial(race, fail_once, setup=setup, check=lambda: not ledger.queue.list_tasks(1))
     with pytest.raises(RaceTestError, match="OSError: in conflict"):
         run(copies=2)
-    assert run(copies=2, errors="retry") > 2
+    assert run(copies=2, errors="retry", preemptions=1) > 2
     with pytest.raises(AssertionError, match="there is only one actor"):
         run(errors="retry", clock=False)
 

@@ -148,7 +148,7 @@ def test_a_worker_that_polls_and_calls_a_service_is_stopped(race: Run, queue: Qu
         queue.add(name="one")
 
     options: Any = {"setup": setup, "check": lambda: done == ["one"], "clock": False}
-    race(worker, copies=2, **options, preemptions=1)
+    race(worker, copies=2, **options, preemptions=0)
 
 
 def test_a_replay_fits_where_setup_deletes_what_random_numbers_chose(
@@ -261,7 +261,7 @@ def test_a_deadline_does_not_hide_a_lost_update(
     race_two: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A handler that counts twice when it is retried fails in another way, and after that."""
-    monkeypatch.setattr(search, "_MORE", 20)
+    monkeypatch.setattr(search, "_MORE", 10)
     with pytest.raises(RaceTestError) as caught:
         race_two(visit, clock=True, seconds=60, preemptions=2)
 
