@@ -178,13 +178,14 @@ def test_json_stays_json_where_credentials_are_hidden(control: ControlClient) ->
             b"GET /x?access_token=(hidden) X\r\n%s(hidden)\r\nX: 3\r\n%s(hidden)\r\n"
             % (b"Authorization:", b"AUTHORIZATION :"),
         ),
+        (TASKS, b"GET /x\r\nAuthorization: 2\r\n", b"GET /x\r\nAuthorization:(hidden)\r\n"),
         (
             TASKS,
             b'{"private_key": "-----BEGIN RSA PRIVATE KEY-----\\nMII/x+y=\\n", "tag": "a"}',
             b'{"private_key": "(hidden)", "tag": "a"}',
         ),
     ],
-    ids=["token", "form", "batch", "key"],
+    ids=["token", "form", "batch", "header", "key"],
 )
 def test_credentials_in_bodies_are_not_recorded(
     control: ControlClient, path: str, body: bytes, recorded: bytes

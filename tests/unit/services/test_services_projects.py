@@ -102,15 +102,16 @@ def test_the_calls_of_an_app_that_names_no_project_are_the_servers_own() -> None
         assert client_of(server, "one").count() == 0
 
 
-def test_the_app_of_a_project_that_has_ended_is_refused() -> None:
-    """As other failures of a call, with an exception of the SDK that has the reason."""
+@pytest.mark.parametrize("name", ["one", "one-" * 20 + "one"])
+def test_the_app_of_a_project_that_has_ended_is_refused(name: str) -> None:
+    """As other failures of a call, with an exception of the SDK that has the whole reason."""
     with serving() as server:
         control = ControlClient(server)
-        control.post("/projects", {"name": "one", "queue_yaml": FILE})
-        control.call("DELETE", "/projects/one", None)
+        control.post("/projects", {"name": name, "queue_yaml": FILE})
+        control.call("DELETE", f"/projects/{name}", None)
 
-        with pytest.raises(RefusedError, match='project "one" has ended: ') as excinfo:
-            client_of(server, "one").put("a", 1)
+        with pytest.raises(RefusedError, match=f'project "{name}" has ended: ') as excinfo:
+            client_of(server, name).put("a", 1)
         assert excinfo.value.rpc_code == 0
         assert client_of(server, "shop").count() == 0
 
