@@ -169,12 +169,17 @@ class Delivery:
     def stop_starting(self) -> None:
         """Start no more attempts."""
         self.attempts.stop_starting()
-        self._wake.set()
+        self._notify_of_end()
 
     def discard(self) -> None:
         """Start no more attempts, and end those under way without a trace."""
         self.attempts.discard()
+        self._notify_of_end()
+
+    def _notify_of_end(self) -> None:
         self._wake.set()
+        with self._looking:
+            self._looking.notify_all()
 
     def stop(self, end: float) -> None:
         """Wait for the attempts under way until a time by `perf_counter`, and end the others."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -18,6 +19,7 @@ from pullqueue import Emulator, ManualClock
 from pullqueue.cloudtasks.versions import V2
 from pullqueue.limits import Limits
 from pullqueue.push.addresses import PushAddresses
+from pullqueue.runtime.delivery import Delivery
 from pullqueue.server.lifecycle import Server
 
 QUEUES = "queue:\n- {name: pull, mode: pull}\n- {name: push, rate: 500/s, bucket_size: 100}\n"
@@ -532,6 +534,27 @@ class TestRun:
             [500, 500, 500],
             [500, 200],
         ]
+
+    @pytest.mark.parametrize("end", [Delivery.stop_starting, Delivery.discard])
+    def test_a_run_waits_no_longer_when_the_server_or_the_project_ends(
+        self,
+        app: PushApp,
+        server: Server,
+        control: ControlClient,
+        project: str,
+        end: Callable[[Delivery], None],
+    ) -> None:
+        control.post(f"/queues/push/tasks{project}", {"tasks": [{"request": {"url": "/slow"}}]})
+        state = server.states[1]
+        assert state.delivery is not None
+        with state.delivering(), ThreadPoolExecutor(1) as threads:
+            is_settled = threads.submit(state.delivery.settle, 90)
+            until(lambda: app.running["/slow"])
+            end(state.delivery)
+            until(is_settled.done)  # for a shorter time
+            app.released.set()
+
+        assert is_settled.result() is False
 
     def test_a_task_without_an_address_stays(self, control: ControlClient, project: str) -> None:
         """No time passes until its lifetime ends; what else there is, is sent, if that has one."""
