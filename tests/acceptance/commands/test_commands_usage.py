@@ -58,9 +58,11 @@ def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:
 def test_wait_does_not_wait_longer_for_an_answer_than_at_all(run: Run) -> None:
     with silent() as address:
         done = run("wait --timeout 0 --url", address)
+        tls = run("wait --timeout 0 --url", f"https://{address}")
 
     assert done.status == 1
     assert f"after 0 s, no pullqueue responds at http://{address} (timed out): start" in done.err
+    assert "timed out): use http:// unless a proxy with TLS is in front of it, start" in tls.err
     hint = "; with --port-file, passed to both, `wait` ends as soon as `serve` has failed\n"
     assert done.err.endswith(f"or PULLQUEUE_EMULATOR_HOST{hint}")
 

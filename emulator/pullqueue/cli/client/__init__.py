@@ -100,8 +100,10 @@ class Client:
                 path += f"{'&' if '?' in path else '?'}{urlencode({'project': self.project})}"
             response = self._connection.send(verb, f"/_emulator{path}", body)
         except NoResponseError as error:
+            is_tls = self.url.startswith("https:")
+            no_tls = "use http:// unless a proxy with TLS is in front of it, " if is_tls else ""
             raise NoServerError(
-                f"no pullqueue responds at {self.url} ({error}): start one with "
+                f"no pullqueue responds at {self.url} ({error}): {no_tls}start one with "
                 f"`pullqueue serve`, or pass its address with --url or {ADDRESS_VARIABLE}"
             ) from None
         except BrokenResponseError as error:
