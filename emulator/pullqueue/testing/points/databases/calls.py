@@ -61,7 +61,7 @@ class Observer(Protocol):
         """Note what the current actor uses that has no points, and to which port it connects."""
 
     def note_expiry(self, name: str, *, begins: bool) -> None:
-        """Note a call of the current actor to a database whose time is not that of the clock."""
+        """Note a call to a database whose time is not the clock's; `begins`: of what expires."""
 
 
 observers: list[Observer] = []
@@ -83,25 +83,10 @@ def is_observed() -> bool:
     return bool(observers) and not is_carried_out()
 
 
-def note_seen(name: str) -> None:
-    """Note that calls of the current actor to a database are seen."""
-    for observer in [*observers]:
-        observer.note_seen(name)
-
-
 def note_unseen(name: str, port: int = 0) -> None:
     """Note what the current actor uses that has no points, and to which port it connects."""
     for observer in [*observers]:
         observer.note_unseen(name, port)
-
-
-def note_expiry(name: str, *, begins: bool) -> None:
-    """Note a call of the current actor to a database whose time is not that of the clock.
-
-    `begins`: it sets when something expires.
-    """
-    for observer in [*observers]:
-        observer.note_expiry(name, begins=begins)
 
 
 def intercept(call: DatabaseCall, carry_out: Callable[[], _T]) -> _T:

@@ -18,7 +18,7 @@ from pullqueue.testing.points.databases.calls import (
     DatabaseCall,
     intercept,
     is_observed,
-    note_expiry,
+    observers,
 )
 from pullqueue.testing.points.footprint import NOTHING, Footprint
 
@@ -64,7 +64,9 @@ def _note_expiry(client: Any, commands: Iterable[Sequence[object]]) -> None:
     """
     connection = client.connection_pool.connection_class
     if connection.__module__.startswith("redis."):
-        note_expiry(_EXPIRY, begins=any(map(_expires, commands)))
+        begins = any(map(_expires, commands))
+        for observer in [*observers]:
+            observer.note_expiry(_EXPIRY, begins=begins)
 
 
 def _expires(command: Sequence[object]) -> bool:

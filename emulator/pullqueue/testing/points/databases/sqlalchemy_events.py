@@ -19,7 +19,7 @@ from sqlalchemy.pool import StaticPool
 from pullqueue.testing.interrupt import WorkerInterrupt
 from pullqueue.testing.patching import Patches
 from pullqueue.testing.points.actors import current_actor
-from pullqueue.testing.points.databases.calls import DatabaseCall, intercept, note_seen
+from pullqueue.testing.points.databases.calls import DatabaseCall, intercept, observers
 from pullqueue.testing.points.databases.sql import statement_footprint
 from pullqueue.testing.points.databases.sqlite import ObservedConnection
 
@@ -67,7 +67,8 @@ def _at_point(
         pooled.driver_connection.used_by = _NAME
         return
     if dialect.driver == "aiosqlite":
-        note_seen(_NAME)
+        for observer in [*observers]:
+            observer.note_seen(_NAME)
         return
 
     def roll_back() -> None:
