@@ -181,20 +181,19 @@ def check_service_call(name: str) -> None:
 def flush_memcache(*, only_locks: bool = False) -> None:
     """Delete what the app has stored in memcache, if that is Google's stub in this process.
 
-    With `only_locks` ndb's locks: a write leaves one on the entity for 32 seconds. Where no stub is
-    set, `GetStub` returns what calls App Engine, which needs a request.
+    With `only_locks` ndb's locks: a write leaves one on the entity for 32 seconds. No call is made,
+    on which a fault could trigger.
     """
     stubs = sys.modules.get("google.appengine.api.memcache.memcache_stub")
     stub = apiproxy_stub_map.apiproxy.GetStub("memcache")
     if stubs is None or not isinstance(stub, stubs.MemcacheServiceStub):
         return
-    memcache: Any = sys.modules["google.appengine.api.memcache"]
     if not only_locks:
-        memcache.flush_all()
+        stub.Clear()
         return
-    for namespace, entries in stub._the_cache.items():
-        locked = [key for key, entry in entries.items() if _is_lock(key, entry.value)]
-        memcache.delete_multi(locked, namespace=namespace)
+    for entries in stub._the_cache.values():
+        for key in [key for key, entry in entries.items() if _is_lock(key, entry.value)]:
+            stub._lru.Remove(entries.pop(key))
 
 
 def _is_lock(key: bytes, value: bytes) -> bool:

@@ -15,7 +15,7 @@ from pullqueue import Emulator, Queue
 from pullqueue.push.request import PushRequest
 from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_stub_map, taskqueue
-from pullqueue.testing import RaceResult, RaceTestError
+from pullqueue.testing import Faults, RaceResult, RaceTestError
 from pullqueue.testing.exploration import search
 
 Run = Callable[..., Any]
@@ -199,6 +199,17 @@ def test_memcache_is_empty_at_the_beginning_of_each_schedule(
     options: Any = {"setup": setup, "check": check, "send": send, "services": services}
     memcache.set("visits", 7)
     assert race(**options, clock=False, schedules=5) > 1
+
+
+def test_faults_do_not_trigger_where_memcache_is_emptied(
+    race: Run, emulator: Emulator, pushed: Queue
+) -> None:
+    with Faults(emulator) as faults:
+        unused = [faults.fail(f"memcache.{method}") for method in ("Delete", "FlushAll")]
+        options: Any = {"setup": lambda: memcache.set("a", 1), "check": lambda: None}
+        race(lambda: memcache.get("a"), pushed.fetch_statistics, **options)
+
+    assert [fault.calls for fault in unused] == [0, 0]
 
 
 def test_memcache_without_a_stub_is_left_alone(
