@@ -183,7 +183,9 @@ class Delivery:
 
     def stop(self, end: float) -> None:
         """Wait for the attempts under way until a time by `perf_counter`, and end the others."""
-        if (thread := self._thread) is not None:
+        with self._starting:
+            thread = self._thread
+        if thread is not None:
             thread.join(max(0, end - perf_counter()))
         self.attempts.stop(end)
 
@@ -242,9 +244,10 @@ class Delivery:
         if wait_seconds < inf:
             return False
         with self._starting:
-            if not self._wake.is_set():
-                self._thread = None
-        return self._thread is None
+            if self._wake.is_set():
+                return False
+            self._thread = None
+        return True
 
     def _idle_seconds(self) -> float:
         """Return when to look again where nothing may be started; inf: when it is woken.
