@@ -141,9 +141,12 @@ def reload_config(state: ServerState) -> Changes:
     """Reload queue.yaml; a file with errors changes nothing."""
     file = state.config_file
     if file is None:
+        why, how = "this server was not started from a queue.yaml", "FILE"
+        if state.project:
+            why = f"project {state.project} has the queues that it was made with"
+            how = f"--queue-yaml-for {state.project}=FILE"
         raise ApiError(
-            "this server was not started from a queue.yaml, so there is none to reload: start it "
-            "with `pullqueue serve FILE`",
+            f"{why}, so there is no file to reload: start the server with `pullqueue serve {how}`",
             rpc_code="FAILED_PRECONDITION",
         )
     changes = file.reload(state.emulator)

@@ -46,8 +46,8 @@ def _then(now: Situation) -> str:
     """Return what becomes of the due tasks of a paused queue when it is resumed."""
     if not now.queue.is_push:
         return ", then workers can lease " + ("it" if now.due == 1 else "them")
-    if now.kept or not now.rate:
-        return ""  # another cause says why
+    if now.kept or not now.rate or _is_run_only(now):
+        return ""  # another cause says why, or will
     can_start = min(now.tokens, now.free_slots)
     if can_start >= now.due:
         return ", then " + ("it starts" if now.due == 1 else "all can start")
@@ -88,11 +88,13 @@ def _kept(now: Situation) -> Found | None:
     return Found(kept, f"{some} {why}", "warning")
 
 
+def _is_run_only(now: Situation) -> bool:
+    return now.state.delivery is not None and now.state.delivery.is_held
+
+
 def _run_only(now: Situation) -> Found | None:
-    delivery = now.state.delivery
     waiting = now.due - len(now.kept)
-    is_sent = waiting > 0 and now.queue.is_push and not now.is_stopped
-    if not is_sent or delivery is None or not delivery.is_held:
+    if waiting <= 0 or not now.queue.is_push or now.is_stopped or not _is_run_only(now):
         return None
     how = "`POST /_emulator/run`, or for a clock that is advanced with `deliver`"
     return Found(waiting, f"{_due_wait(now, waiting)} for {how}", "warning")

@@ -456,6 +456,8 @@ def test_tasks_of_a_project_with_a_clock_of_its_own_wait_until_they_are_run(
     assert (found.reason, found.text) == ("run only", text)
     push.delete_tasks(push.list_tasks(1))
     assert shown(state, "push") == ("run only", text)
+    push.pause()
+    assert of(state, "push").text == "it is paused: 1 due task waits until it is resumed"
 
 
 @pytest.mark.parametrize("name", ["pull", "push"])

@@ -228,7 +228,12 @@ def test_a_change_of_the_file_is_tried_until_the_store_takes_it(
 def test_a_server_that_came_from_no_file_has_nothing_to_reload(emulator: Emulator) -> None:
     control = ControlClient(Server(emulator))
 
+    control.post("/projects", {"name": "one"})
     assert "was not started from a queue.yaml" in control.post("/reload").message
+    assert control.post("/reload?project=one").message == (
+        "project one has the queues that it was made with, so there is no file to reload: start "
+        "the server with `pullqueue serve --queue-yaml-for one=FILE`"
+    )
     assert control.get("/config").body["reloadable"] is False
 
 
