@@ -12,18 +12,23 @@ import yaml
 from control_client import ControlClient
 from jsonschema import Draft202012Validator
 
+from pullqueue import Emulator
 from pullqueue.resources.operations import OPERATIONS, Operation
 from pullqueue.server.app import flask_app
+from pullqueue.server.lifecycle import Server
 
 THE_DOCUMENT = "/_emulator/openapi.json"
 
 
-def served_document(control: ControlClient) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    """Return the document as it is served."""
+    control = ControlClient(Server(Emulator.from_text("queue: []")))
     document: dict[str, Any] = control.send("GET", THE_DOCUMENT).body
     return document
 
 
-def test_every_route_is_described(control: ControlClient) -> None:
+def test_every_route_is_described(document: dict[str, Any]) -> None:
     """The document has all routes of the server, and no other."""
     served = {
         (verb, path.replace("<queue:", "{").replace("<", "{").replace(">", "}"))
@@ -33,9 +38,7 @@ def test_every_route_is_described(control: ControlClient) -> None:
         for verb in (rule.methods or set()) - {"HEAD", "OPTIONS"}
     }
     described = {
-        (verb.upper(), path)
-        for path, verbs in served_document(control)["paths"].items()
-        for verb in verbs
+        (verb.upper(), path) for path, verbs in document["paths"].items() for verb in verbs
     }
 
     assert described == served
@@ -50,10 +53,9 @@ EXAMPLES = [
 
 @pytest.mark.parametrize(("operation", "name"), EXAMPLES)
 def test_the_examples_of_the_document_are_accepted(
-    control: ControlClient, operation: Operation, name: str
+    control: ControlClient, document: dict[str, Any], operation: Operation, name: str
 ) -> None:
     """Each, by the operation and by the schema that it is an example of."""
-    document = served_document(control)
     described = document["paths"][operation.path][operation.verb.lower()]
     content = described["requestBody"]["content"]["application/json"]
     value = content["examples"][name]["value"]
@@ -70,9 +72,8 @@ def test_the_examples_of_the_document_are_accepted(
     assert reply.status == 200 or "does not deliver push tasks" in reply.message
 
 
-def test_the_document_is_what_clients_know(control: ControlClient) -> None:
+def test_the_document_is_what_clients_know(document: dict[str, Any]) -> None:
     """A change of the interface is made on purpose: `openapi.yaml` is what clients know."""
-    document = served_document(control)
     operations = {
         f"{verb.upper()} {path}": described
         for path, verbs in document["paths"].items()

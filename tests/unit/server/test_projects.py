@@ -624,7 +624,7 @@ class TestRun:
         assert [each["status"] for each in run["attempts"]] == [503, 200]
         assert app.paths() == ["/a"]
 
-    @pytest.mark.parametrize("until_", ["next", "empty", "2126-01-01T00:00:00Z"])
+    @each_row("until_", ["next", "empty", "2126-01-01T00:00:00Z"])
     def test_only_a_manual_clock_is_moved(self, control: ControlClient, until_: str) -> None:
         control.post("/projects", {"name": "m", "queue_yaml": QUEUES})
 
@@ -633,7 +633,7 @@ class TestRun:
         assert reply.status == 400
         assert reply.message.startswith('the clock is the machine\'s: send {"until": "due"}')
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("body", "message"),
         [
             ({"until": "nxt"}, 'until is "nxt": use due, next, empty, or a time such as 2026'),
@@ -698,21 +698,6 @@ def test_projects_that_send_nothing_have_no_threads(app: PushApp, control: Contr
     until(lambda: sum(each.name in names for each in threading.enumerate()) <= 1)
     control.post("/queues/push/tasks?project=sent", {"tasks": [{"request": {"url": "/next"}}]})
     until(lambda: "/next" in app.paths())
-
-
-def test_the_attempts_of_a_deleted_project_leave_no_trace(
-    app: PushApp, server: Server, control: ControlClient
-) -> None:
-    control.post("/projects", {"name": "one", "queue_yaml": QUEUES})
-    control.post("/queues/push/tasks?project=one", {"tasks": [{"request": {"url": "/slow"}}]})
-    until(lambda: app.running["/slow"])
-    control.call("DELETE", "/projects/one", None)
-    control.post("/projects", {"name": "one", "queue_yaml": QUEUES})
-    app.released.set()
-    until(lambda: not app.running["/slow"])
-
-    assert control.get("/requests?project=one&interface=push").body["requests"] == []
-    assert control.get("/queues/push?project=one").body["queue"]["tasks"] == 0
 
 
 def test_many_projects_need_no_thread_until_they_send(control: ControlClient) -> None:

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import pytest
 import requests
 from services_client import Client, datastore_pb, entity_pb
+from tables import each_row
 
 from pullqueue.server.lifecycle import Server
 
@@ -76,7 +76,7 @@ def test_kinds_are_counted_for_each_app_and_namespace(serve: Serve) -> None:
     assert len(get(server, "/kinds")["kinds"]) == 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("properties", "shown"),
     [
         ([], {}),
@@ -102,7 +102,6 @@ def test_kinds_are_counted_for_each_app_and_namespace(serve: Serve) -> None:
             {"a": "datetime.datetime(1970, 1, 1, 0, 0, 1)"},
         ),
     ],
-    ids=str,
 )
 def test_values_are_text(serve: Serve, properties: list[Any], shown: dict[str, str]) -> None:
     """Of an entity to which the datastore adds a property, `__scatter__`: of some keys it does."""
