@@ -47,7 +47,7 @@ NO_DELIVERY = (
     "`pullqueue serve`"
 )
 _Text = TypeVar("_Text", str, str | None)
-_COMMAND = re.compile(r"`pullqueue (?:clock|push-to|tasks) [^`]*")
+_COMMAND = re.compile(r"`pullqueue (?:clock|push-to|reset|tasks) [^`]*")
 """A command of a message that calls a server."""
 TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
 TOKEN_FIELD = "pullqueue_token"  # noqa: S105 - the name of the form's field

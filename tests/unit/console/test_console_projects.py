@@ -66,6 +66,7 @@ def test_a_page_shows_its_project(console: ConsoleClient) -> None:
     console.http.post("/_emulator/queues/pull/purge?project=test-7")
     assert command in console.http.get(f"{BELOW}/queues/pull").text
     assert "pullqueue tasks add pull hello" in console.http.get("/console/queues/pull").text
+    assert "pullqueue reset --services --project test-7" in console.http.get(f"{BELOW}/server").text
 
 
 def test_a_form_changes_its_project_and_returns_to_its_page(console: ConsoleClient) -> None:
