@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -122,12 +123,13 @@ class TestFaultsOfTasks:
         self, emulator: Emulator, faults: Faults, pushed: Queue
     ) -> None:
         """Without the query, `*` being any text."""
-        fault = faults.fail("attempt", status=503, url="/mail/*")
+        fault = faults.fail("attempt", status=HTTPStatus.SERVICE_UNAVAILABLE, url="/mail/*")
 
         attempts = run_tasks(emulator, send=lambda _: 200)
 
         assert [attempt.status for attempt in attempts] == [503, 503, 200]
-        assert (fault.calls, fault.hits) == (2, 2)
+        shown = 'fail("attempt", status=503, url="/mail/*"): triggered on 2 of 2 calls'
+        assert (fault.calls, fault.hits, str(fault)) == (2, 2, shown)
 
     def test_a_url_selects_adds(self, faults: Faults, emulator: Emulator, queue: Queue) -> None:
         """Of batches those with such a task; a task without a request has its queue's path."""
