@@ -331,9 +331,11 @@ def test_attempts_that_get_no_response_for_the_same_reason_are_one(clock: Manual
     failed_attempt(log, "a", "t1", refused, app="http://other")
     failed_attempt(log, "b", "done", PushResponse(200))
     failed_attempt(log, "b", "other", late)
+    failed_attempt(log, "b", "empty", PushResponse(500))
 
     found = [(each.queue, each.reason, each.times, each.tasks[0]) for each in log.latest()]
     assert found == [
+        ("b", "", 1, "empty"),
         ("b", "late", 1, "other"),
         ("b", "", 1, "done"),
         ("a", "connection refused", 1, "t1"),
@@ -341,6 +343,7 @@ def test_attempts_that_get_no_response_for_the_same_reason_are_one(clock: Manual
         ("b", "late", 30, "other"),
         ("a", "connection refused", 30, "t29"),
     ]
+    assert log.latest()[0].response.data == b""
     joined = log.latest()[-1]
     assert (joined.first, joined.time) == ("2026-01-01T00:00:00+00:00", "2026-01-01T00:00:29+00:00")
     assert joined.tasks == [f"t{number}" for number in range(29, 9, -1)]
