@@ -8,6 +8,9 @@ import requests
 from control_client import ControlClient
 
 from pullqueue import Emulator, ManualClock, NewTask
+from pullqueue.observe.activity import ActivityLog
+from pullqueue.observe.models import Request
+from pullqueue.observe.request_log import RequestLog
 from pullqueue.server.lifecycle import Server
 
 TASKS = "/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
@@ -91,6 +94,23 @@ def test_clients_outlive_their_requests_but_no_reset(
     assert workers(control)["worker"]["leased"] == 1
     control.post("/reset")
     assert workers(control) == {}
+
+
+def test_a_thousand_clients_are_kept_and_a_hundred_queues_of_each(emulator: Emulator) -> None:
+    activity = ActivityLog(emulator)
+    log = RequestLog(emulator, activity)
+    calls = [
+        *((f"c{number}", "") for number in range(1001)),
+        *(("c1", f"q{n}") for n in range(101)),
+    ]
+    for agent, queue in calls:
+        log.record(
+            Request(verb="GET", path="/x", status=200, milliseconds=0, agent=agent, queue=queue)
+        )
+
+    found = activity.workers()
+    assert (len(found), "c0" in found, next(iter(found))) == (1000, False, "c1")
+    assert found["c1"].queues == [f"q{number}" for number in range(100)]
 
 
 def test_a_lease_from_before_the_server_has_its_client(emulator: Emulator) -> None:
