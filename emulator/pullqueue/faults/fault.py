@@ -102,15 +102,12 @@ class Fault:
 
         `calls` and `hits` still count those between.
         """
-        calls, hits, state = (
-            Counter(self._calls_of),
-            Counter(self._hits_of),
-            self._random.getstate(),
-        )
+        calls, hits = self._calls_of.copy(), self._hits_of.copy()
+        state = self._random.getstate()
 
         def rewind() -> None:
             with self._lock:
-                self._calls_of, self._hits_of = Counter(calls), Counter(hits)
+                self._calls_of, self._hits_of = calls.copy(), hits.copy()
                 self._random.setstate(state)
 
         return rewind
