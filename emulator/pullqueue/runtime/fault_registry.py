@@ -34,7 +34,7 @@ else:
 
 MANUAL_CLOCK: Final = (
     "start the server by `pullqueue serve --clock manual` (`pullqueue exec --url` runs an app with "
-    "it)"
+    'it), or make a project by POST /_emulator/projects with {"clock": "manual"}'
 )
 """What to do where the clock cannot be moved."""
 

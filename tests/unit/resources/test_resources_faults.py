@@ -76,7 +76,8 @@ def test_to_move_the_clock_of_the_system_is_refused(fault: dict[str, object]) ->
     assert (reply.status, control.get("/faults").body["faults"]) == (400, [])
     assert reply.message == (
         f"{fault['kind']} moves the clock, and this one is the system's: start the server by "
-        "`pullqueue serve --clock manual` (`pullqueue exec --url` runs an app with it)"
+        "`pullqueue serve --clock manual` (`pullqueue exec --url` runs an app with it), or make a "
+        'project by POST /_emulator/projects with {"clock": "manual"}'
     )
 
 
