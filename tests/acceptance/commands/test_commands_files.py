@@ -399,7 +399,8 @@ def test_ctrl_c_says_what_becomes_of_a_snapshot_on_its_way(tmp_path: Path) -> No
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         command = ("snapshot", "load", str(file), "--yes", "--url", url)
-        with interruptible(*command) as process, listener.accept()[0]:
+        with interruptible(*command) as process, listener.accept()[0] as connection:
+            connection.recv(1)  # it has begun to send
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=60)
 
