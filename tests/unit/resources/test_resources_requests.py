@@ -318,6 +318,15 @@ def failed_attempt(
     log.record_sent(sent, response, method="attempt 1", seconds=0, origin=origin, touched=touched)
 
 
+def test_attempts_without_a_response_are_joined_in_a_thousand_places(emulator: Emulator) -> None:
+    """Those of the queue that has had none for longest are not, so that the memory has a limit."""
+    log = RequestLog(emulator, ActivityLog(emulator))
+    for name in (*(f"q{number}" for number in range(1001)), "q1", "q0"):
+        failed_attempt(log, name, "task", PushResponse(None, reason="late"))
+
+    assert [each.times for each in log.latest()[:2]] == [1, 2]
+
+
 def test_attempts_that_get_no_response_for_the_same_reason_are_one(clock: ManualClock) -> None:
     """Until one of the queue gets a response from there; the last is shown, with their number."""
     emulator = Emulator.from_text(WITH_ACL, clock=clock)
