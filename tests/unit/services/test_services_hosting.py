@@ -135,10 +135,14 @@ def test_only_the_named_services_are_answered(serve: Serve) -> None:
     with pytest.raises(RefusedError, match="since no datastore is there to commit it"):
         client.add(datastore_pb.Transaction(app=APP, handle=1))
 
-    client = Client(serve(names=frozenset({"blobstore"})).url)
+    server = serve(names=frozenset({"blobstore"}))
+    client = Client(server.url)
     asked = api("blobstore.blobstore_service_pb2").CreateUploadURLRequest(success_path="/done")
     with pytest.raises(RefusedError, match="blobstore needs datastore_v3: name it in --services"):
         client.call("blobstore", "CreateUploadURL", asked, memcache.MemcacheGetResponse())
+    response = requests.get(f"{server.url}/_ah/blobs/key", timeout=60)
+    text = "this server does not host blobstore with datastore_v3: name both in --services"
+    assert (response.status_code, text in response.text) == (404, True)
 
 
 @each_row(
