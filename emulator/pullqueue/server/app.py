@@ -152,13 +152,12 @@ class Application:
         return found.service
 
     def _objects_of_app(self, data: bytes) -> _Objects | None:
-        """Return what answers a serialized call of an app; None: the server's own project."""
+        """Return what answers a serialized call of an app; None: there is one project only."""
         if self.projects.is_single:
             return None
         from pullqueue.services.wire import find_app  # noqa: PLC0415 - imports the SDK
 
-        state = self.projects.called(find_app(data))
-        return None if state is self._own else self._objects_of(state)
+        return self._objects_of(self.projects.called(find_app(data)))
 
     def _state_of(self, environ: WSGIEnvironment) -> ServerState:
         if below := _BELOW_PROJECT.fullmatch(environ.get("PATH_INFO", "")):
