@@ -84,6 +84,12 @@ class SqlalchemyVisits(Visits):
             row = session.get_one(Row, "all", with_for_update=True)
             row.value += 1
 
+    def with_two_transactions(self) -> None:
+        """Lock the row, and go on when others can lock it."""
+        self.with_a_lock()
+        with Session(self._engine) as session, session.begin():
+            session.execute(update(Row).values(value=Row.value))
+
 
 def engine_of(variant: str, folder: Path) -> Engine:
     """Make an engine; one with a pool makes its connection before the test."""

@@ -73,14 +73,14 @@ def each_way(*ways: tuple[list[str], str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("visits", "way"), pairs, indirect=["visits"])
 
 
-def race(emulator: Emulator, visits: Visits, way: str) -> RaceResult:
+def race(emulator: Emulator, visits: Visits, way: str, *, preemptions: int = 1) -> RaceResult:
     """Run two that count against each other."""
 
     def check() -> None:
         assert visits.value() == 2
 
-    options: Any = {"copies": 2, "setup": visits.reset, "check": check, "preemptions": 1}
-    return race_test(emulator, getattr(visits, way), **options, clock=False)
+    options: Any = {"copies": 2, "setup": visits.reset, "check": check, "clock": False}
+    return race_test(emulator, getattr(visits, way), **options, preemptions=preemptions)
 
 
 @each_way(
@@ -137,6 +137,14 @@ def test_a_correct_update_is_correct(emulator: Emulator, visits: Visits, way: st
     by_itself = "sqlite3, " if visits.name == "Django" else ""  # sets its connection up
     assert seen.removeprefix(by_itself) == visits.name
     assert str(result).startswith(f"all {int(result)} orders that can differ of calls to {seen}")
+
+
+@each_way((["sqlalchemy postgresql"], "with_two_transactions"))
+def test_who_waited_for_a_lock_goes_on_once_it_is_released(
+    emulator: Emulator, visits: Visits, way: str
+) -> None:
+    """And not sometime while the other makes its next calls, so that no run could be repeated."""
+    assert race(emulator, visits, way, preemptions=2).is_complete
 
 
 @each_way(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic, process_time
 
 from pullqueue.testing.exploration.steps import RacingActor
@@ -53,6 +53,22 @@ def wait_for_end(
         if is_locked or (quiet and quiet % _BLOCKED_CHECKS == 0):
             most = _BLOCKED_CHECKS * (_STUCK_FACTOR if in_database else 1)
             go_on(before, idle >= most or busy_seconds > _BUSY_CPU_SECONDS)
+
+
+def await_released(actors: Sequence[RacingActor]) -> None:
+    """Return when an actor goes on that the last call has released, so that each run has it.
+
+    Whether one will is not known: it gets as long as it takes to see that an actor is blocked.
+    """
+
+    def number() -> int:
+        return sum(actor.is_blocked for actor in actors)
+
+    pause = threading.Lock()
+    pause.acquire()
+    before, end = number(), monotonic() + _CHECK_SECONDS * _LOCKED_CHECKS
+    while before > 1 and number() == before and monotonic() < end:  # one is who has called
+        pause.acquire(timeout=0.001)
 
 
 def stacks(actors: Iterable[RacingActor]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.arguments import SelectQueues
 from pullqueue.testing.clock import sleeping
-from pullqueue.testing.exploration.blocking import stacks, wait_for_end
+from pullqueue.testing.exploration.blocking import await_released, stacks, wait_for_end
 from pullqueue.testing.exploration.handlers import PushTasks, Refusal
 from pullqueue.testing.exploration.steps import (
     REPLAY_DIFFERS,
@@ -92,7 +92,7 @@ class Schedule:
         self._mutex = threading.RLock()
         self._ended = threading.Event()
         self._progress = 0
-        self._in_database = False
+        self._releases: bool | None = None  # whether the last call, to a database, does
         self._is_stuck = False
         """True if all actors are blocked, so that their threads never end."""
         self._changes = 0
@@ -105,7 +105,7 @@ class Schedule:
         try:
             wait_for_end(
                 self._ended,
-                lambda: (self._progress, self._in_database),
+                lambda: (self._progress, self._releases is not None),
                 self._go_on_without_blocked,
             )
         finally:  # also where the test is interrupted
@@ -128,7 +128,7 @@ class Schedule:
         actor, footprint = actor.here, point.footprint
         pending = Pending(actor.key, point.place or point.what, footprint)
         self._wait(actor, point.what if point.is_lease else "", pending)
-        self._in_database = isinstance(point.call, DatabaseCall)
+        self._releases = point.call.releases if isinstance(point.call, DatabaseCall) else None
         if self.choices:
             self.choices[-1].calls |= footprint
         result: object = None
@@ -175,6 +175,7 @@ class Schedule:
         """Return when an actor may make its next call, or end it."""
         gate = threading.Lock()
         gate.acquire()
+        await_released(self.actors if self.current is actor and self._releases else ())
         with self._mutex:
             self._progress += 1
             actor.next_call, actor.pending = call, pending

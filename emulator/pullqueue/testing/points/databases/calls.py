@@ -44,6 +44,12 @@ class DatabaseCall:
         """True if what it has written is there whatever follows."""
         return self.has_ended and not self.undoes and bool(self.footprint.writes)
 
+    @property
+    def releases(self) -> bool:
+        """True if it may end a transaction, or a lock, for which others wait."""
+        text = self.statement.lower()
+        return self.undoes or not self.is_open() or "commit" in text or "unlock" in text
+
     def __str__(self) -> str:
         return f"{self.database}: {shorten(' '.join(self.statement.split()), limit=80)}"
 
