@@ -75,8 +75,8 @@ def make_error(source: object, queue_name: str = "") -> Exception:
     if kind.__module__.startswith(_CLIENTS) and (status := getattr(kind, "grpc_status_code", None)):
         message = "" if isinstance(source, type) else str(getattr(source, "message", ""))
         if not message or status.name not in ERRORS:
-            return make_error(status.name, queue_name)
-        return _instance(ERRORS[status.name], message, queue_name)
+            return make_error(status.name)
+        return ERRORS[status.name](message)
     same_name = next((known for known in ERROR_CODES if known.__name__ == kind.__name__), None)
     if not (issubclass(kind, Exception) and kind.__module__.startswith(_SDK)):
         example = "TransientError" if same_name is None else kind.__name__

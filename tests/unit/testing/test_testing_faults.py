@@ -228,6 +228,7 @@ def test_a_call_whose_answer_is_lost_is_done(faults: Faults, queue: Queue) -> No
         (DeadlineExceeded, DeadlineExceededError, INJECTED),
         ("RESOURCE_EXHAUSTED", RateLimitExceededError, INJECTED),
         (ResourceExhausted, RateLimitExceededError, INJECTED),
+        (ResourceExhausted("no luck"), RateLimitExceededError, "^no luck$"),  # type: ignore[no-untyped-call]
         ("OverQuotaError", OverQuotaError, INJECTED),
     ],
 )
