@@ -101,7 +101,6 @@ def _environ(request: PushRequest) -> WSGIEnvironment:
         "SERVER_NAME": server.host,
         "SERVER_PORT": str(server.port),
         "SERVER_PROTOCOL": "HTTP/1.1",
-        "HTTP_HOST": host,
         "CONTENT_LENGTH": str(len(request.body)),
         "wsgi.url_scheme": scheme,
         "wsgi.input": BytesIO(request.body),
