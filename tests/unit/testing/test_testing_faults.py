@@ -140,6 +140,9 @@ class TestFaultsOfTasks:
         pushed.add(request=HttpRequest("/mail"))
         with pytest.raises(TransientError):
             pushed.add()
+        faults.fail("add", url="/mail")
+        with pytest.raises(TransientError):
+            pushed.add(request=HttpRequest("/mail?to=ada"))
         with pytest.raises(TransientError):
             pushed.add_many([NewTask(request=HttpRequest("/mail")), NewTask()])
 
