@@ -331,6 +331,7 @@ class Delivery:
             self.attempts.start(task, address)
             started += 1
             self._started[queue.name] = perf_counter()
+            self._active_until = perf_counter() + _ACTIVE_SECONDS
         return started
 
     def _wait_seconds(self, queues: list[Queue]) -> float:
