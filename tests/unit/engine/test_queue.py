@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from pullqueue import (
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 from pullqueue.engine import verbs
 from pullqueue.engine.attempts import finish_attempt, start_attempt
+from pullqueue.engine.queue import walk
 
 START = ManualClock.DEFAULT_START
 
@@ -183,7 +185,7 @@ class TestDelete:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            (OtherTask(b"", None), "has no name: add it first, or set its name"),
+            (OtherTask(b"", None), "^OtherTask.* has no name: add it first, or set its name$"),
             (WithoutPayload("here"), "is neither a task nor a task name"),
             (5, "5 is neither a task nor a task name"),
         ],
@@ -198,6 +200,13 @@ class TestDelete:
                 queue.delete_tasks(tasks)
 
         assert len(queue.list_tasks()) == 1
+
+
+def test_pages_of_tasks_follow_each_other(queue: Queue) -> None:
+    added = [queue.add() for _ in range(5)]
+
+    for page in (1, 2, 5, 6):
+        assert list(islice(walk(queue, page=page), 6)) == added
 
 
 def test_a_push_queue_refuses_leases() -> None:

@@ -262,6 +262,8 @@ add pull 11; jump 60; done 1 -> few leased 11: warning
 11 tasks are available, workers leased 1 in the last minute, 1 was deleted: about 11 min for all
 at this rate
 
+add pull 2; jump 59; lease 1 300 -> : info
+
 add pull 3; jump 59; lease 1 300 -> few leased 2: info
 2 tasks are available, workers leased 1 in the last minute, none was deleted
 
@@ -320,7 +322,8 @@ def test_commands_have_the_address_of_the_server(
 
     kept = f"kept, not delivered: run `pullqueue push-to http://localhost:8080{options}`"
     assert get_queue(state, "push").kept == kept
-    assert of(state, "push").text == f"tasks are {kept}"
+    progress = of(state, "push")
+    assert (progress.text, progress.severity) == (f"tasks are {kept}", "warning")
     push = get_summary(state).push
     assert push is not None
     assert push.kept == {"push": kept}
