@@ -55,6 +55,7 @@ edge("backoff-implied", RETRY.format("max_backoff_seconds: {}"), (0.1, 0.09))
 PULL_LIMIT = PULL.format("retry_parameters:\n    task_retry_limit: {}")
 edge("pull-retry-limit-drops", PULL_LIMIT, (2, 1), (2, 0))
 edge("bucket-size-default", "queue:\n- name: mail\n  rate: {}\n", ("20/s", "20.1/s"))
+edge("integer-coerced", RETRY.format("max_doublings: {}"), ("+5", "010"))
 edge("storage-limit-zero", "total_storage_limit: {}\n" + PUSH.format(""), (1, 0))
 EDGES += [
     ("doublings-pointless", doublings(36, longest=64), doublings(37, longest=64)),
