@@ -127,7 +127,9 @@ def test_a_fixture_without_its_freezer_names_what_to_install(
     run: Run, pytester: pytest.Pytester
 ) -> None:
     pytester.makeconftest("import sys; sys.modules['freezegun'] = None")
-    suite = """
+    pytester.makeini("[pytest]\naddopts = -p no:freezer")
+
+    result = run("""
         import sys
         import pytest
 
@@ -144,9 +146,7 @@ def test_a_fixture_without_its_freezer_names_what_to_install(
 
         @pytest.mark.pullqueue(freezer="time-machine")
         def test_time_machine(missing, pullqueue_clock): pass
-    """
-
-    result = run(suite, "-p", "time_machine")
+    """)
 
     result.assert_outcomes(errors=2, passed=1)
     result.stdout.fnmatch_lines(
@@ -187,7 +187,7 @@ def test_time_goes_on_after_a_request_to_a_wrapped_app(
     )
 
     # In a process of its own, whose environment is replaced.
-    done = pytester.run(forked("pytest"), "-p", "no:cacheprovider", "-p", "time_machine")
+    done = pytester.run(forked("pytest"), "-p", "no:cacheprovider", "-p", "no:randomly")
     done.assert_outcomes(passed=3)
 
 
@@ -233,8 +233,10 @@ def test_tokens_are_verified_in_time_that_freezegun_freezes(pytester: pytest.Pyt
         """
     )
 
-    options = ("-p", "no:cacheprovider", "-o", "pullqueue_freezer=freezegun")
-    result = pytester.run(forked("pytest"), *options)
+    result = pytester.run(
+        forked("pytest"),
+        *("-p", "no:cacheprovider", "-p", "no:randomly", "-o", "pullqueue_freezer=freezegun"),
+    )
 
     result.assert_outcomes(passed=2)
 
