@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
@@ -293,6 +294,29 @@ def test_two_servers_log_each_trouble_once(
         "accept() failed here: [Errno 24] Too many open files"
     ]
     assert caplog.records[0].exc_info is None
+
+
+def test_a_server_goes_on_after_an_error_of_freezegun(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test that ends `freeze_time` while the server asks for the time makes it an IndexError."""
+    real_time, failed = time.time, threading.Event()  # noqa: TID251 - is replaced
+
+    def fail_once() -> float:
+        if threading.current_thread().name == "pullqueue" and not failed.is_set():
+            failed.set()
+            raise IndexError
+        return real_time()
+
+    with Server(emulator) as server:
+        connection = HTTPConnection(server.host, server.port, timeout=60)
+        with closing(connection):
+            first = ask(connection).status
+            monkeypatch.setattr(time, "time", fail_once)
+            statuses = [first, *(ask(connection).status for _ in range(3))]
+
+    assert failed.is_set()
+    assert statuses == [200] * 4
 
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
