@@ -197,8 +197,9 @@ class ServerState:
             yield
             return
         with self._delivering:
-            is_held, delivery.is_held = delivery.is_held, False
+            # In this order: the thread may be looking.
             delivery.permits = None if most is None else Permits(most)
+            is_held, delivery.is_held = delivery.is_held, False
             self.wake()
             try:
                 yield

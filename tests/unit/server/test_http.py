@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -303,7 +304,7 @@ def test_a_server_goes_on_after_an_error_of_freezegun(
     real_time, failed = time.time, threading.Event()  # noqa: TID251 - is replaced
 
     def fail_once() -> float:
-        if threading.current_thread().name == "pullqueue" and not failed.is_set():
+        if sys._getframe(1).f_globals["__name__"] == "waitress.server" and not failed.is_set():
             failed.set()
             raise IndexError
         return real_time()
