@@ -330,8 +330,8 @@ class Delivery:
                 break
             self.attempts.start(task, address)
             started += 1
-            self._started[queue.name] = perf_counter()
-            self._active_until = perf_counter() + _ACTIVE_SECONDS
+            self._started[queue.name] = now = perf_counter()
+            self._active_until = now + _ACTIVE_SECONDS
         return started
 
     def _wait_seconds(self, queues: list[Queue]) -> float:

@@ -308,8 +308,8 @@ class Schedule:
         while options := self._options():
             choice = Choice.among(options, self.actors, before, ready, passed)
             choice.others |= self.tasks.retried
-            deadlines = self.tasks.deadlines if TIME in options else ()
-            choice.ends_attempts = any(usec <= self._target_usec() for usec in deadlines)
+            if TIME in options and (deadlines := self.tasks.deadlines):
+                choice.ends_attempts = min(deadlines) <= self._target_usec()
             chosen = self._planned(choice)
             choice.chosen = choice.default(before) if chosen is None else chosen
             self.choices.append(choice)
