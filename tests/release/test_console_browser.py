@@ -48,8 +48,8 @@ COLOURFUL = (
 """Pages that have all colours between them, and all forms of the head."""
 DARK = ("/queues/pull?state=leased", "/failures")
 """Those with the most colours; tests/unit/console has the contrast of all in both themes."""
-WIDTHS = (1441, 1280, 1130, 1060, 965, 820, 390, 320)
-"""Where the style changes, and those of screens."""
+WIDTHS = (1441, 1281, 1153, 1057, 961, 960, 390, 320)
+"""One pixel above each change of the style, and those of screens."""
 HOUR = "main [name=deliver][type=hidden] ~ button[value='60']"
 """The button of an hour in which push tasks are delivered."""
 PAGES = (
