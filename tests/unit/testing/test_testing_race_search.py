@@ -103,6 +103,24 @@ def test_a_replay_that_ends_before_the_schedule_is_refused(race: Run, queue: Que
         race(look, copies=2, replay="1x3 2x3")
 
 
+@pytest.mark.parametrize(
+    ("hash_seed", "bound"),
+    [(None, "where sets of texts have"), ("random", "where sets of texts have"), ("0", "")],
+)
+def test_a_replay_that_does_not_fail_says_what_may_hide_the_failure(
+    race: Run, queue: Queue, monkeypatch: pytest.MonkeyPatch, hash_seed: str | None, bound: str
+) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    if hash_seed is not None:
+        monkeypatch.setenv("PYTHONHASHSEED", hash_seed)
+
+    result = race(queue.fetch_statistics, copies=2, replay="1x2 2x2")
+
+    assert bool(result.bound) == bool(bound)
+    assert result.bound.startswith(bound)
+    assert not result.is_complete
+
+
 def test_a_long_replay_is_shown_whole(race: Run, queue: Queue) -> None:
     def look() -> None:
         for _ in range(60):

@@ -35,6 +35,9 @@ REPLAY_DIFFERS = (
 )
 """Why a replay does not fit."""
 
+SETS_DIFFER = "where sets of texts have another order in each process: PYTHONHASHSEED is not set"
+"""Why a replay that does not fail may say nothing."""
+
 
 _SETTLE_SECONDS = 1.0
 """How long an actor waits for a thread that it has started, and that neither calls nor waits."""
