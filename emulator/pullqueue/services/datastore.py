@@ -122,16 +122,18 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
         return self._write(tasks)
 
     def _checked_app(self, request: Any) -> str:
-        """Return the app of a request, which may use no data but its own."""
+        """Return the app of a request, which may use no data but its own, or may name none."""
         app = _find_app(request)
+        if app is None:
+            return ""
         if app == "":
             raise _bad_request("the application id is empty")
-        if self._project is not None and full_app_id.project_id(app or "") != self._project:
+        if self._project is not None and full_app_id.project_id(app) != self._project:
             raise _bad_request(
-                f"application id {quoted(app or '')} is not that of this server, which was started "
-                f"with --project {self._project}"
+                f"application id {quoted(app)} is not that of this server, which was started with "
+                f"--project {self._project}"
             )
-        return app or ""
+        return app
 
     def record(self, txn: Any) -> None:
         """Record the changes of a transaction that has committed, for the journal."""

@@ -171,6 +171,12 @@ class TestApps:
             Client(url, "dev~other").put("a", 1)
         assert no.value.code == BAD_REQUEST
 
+    def test_a_request_without_a_key_names_no_app(self, serve: Serve) -> None:
+        """`db.delete` sends it for a query without results."""
+        client = Client(serve(project="mine").url, "s~mine")
+
+        client.datastore("Delete", datastore_pb.DeleteRequest(), datastore_pb.DeleteResponse())
+
 
 class TestConsistency:
     def test_queries_see_every_write(self, client: Client) -> None:
