@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from itertools import count
+from types import BuiltinFunctionType
 from weakref import WeakKeyDictionary
 
 from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec, movable_clock
@@ -29,6 +30,12 @@ _LEASE_SECONDS = 60
 
 _WAITING_FOR_OTHERS = frozenset({"subprocess", "multiprocessing.popen_fork"})
 """Modules that sleep until another process ends, which moving the clock would not hasten."""
+
+_WAITING = frozenset(
+    {"asyncio", "concurrent", "grpc", "multiprocessing", "pullqueue", "queue", "selectors"}
+    | {"socketserver", "subprocess", "threading"}
+)
+"""Packages whose waits take real time, so that their deadlines are in real time, too."""
 
 _QUIET_TURNS = 100
 """After this many turns of an event loop in which no sleep begins or ends, all its tasks sleep.
@@ -143,16 +150,28 @@ class _Sleeper:
     def __init__(
         self, clock: MovableClock, sleep: Callable[[float], object], outer: _Sleeper | None
     ) -> None:
-        self.sleep = sleep
         self.outer = outer
         """That of the block around it."""
+        self.slept_seconds: float = outer.slept_seconds if outer else 0.0
+        """By how much sleeps have moved the clock."""
         self._clock = clock
+        self._sleep = sleep
         self._sleeps: list[tuple[int, int]] = []
         """The end of each sleep, and its number: only the first of several that end at once counts
         the turns of the loop.
         """
         self._numbers = count()
         self._quiet_turns = 0
+
+    def sleep(self, seconds: float) -> None:
+        """Return when the clock has reached the end."""
+        before_usec = self._clock.now_usec()
+        self._sleep(seconds)
+        moved_seconds = (self._clock.now_usec() - before_usec) / USEC_PER_SECOND
+        sleeper: _Sleeper | None = self
+        while sleeper is not None:
+            sleeper.slept_seconds += moved_seconds
+            sleeper = sleeper.outer
 
     async def sleep_async(
         self, seconds: float, real_sleep: Callable[[float], Awaitable[object]]
@@ -221,6 +240,7 @@ def _at_least_a_microsecond(seconds: float) -> float:
 @Patches
 def _sleep_replaced(patches: Patches) -> None:
     real_sleep, real_asyncio_sleep = time.sleep, asyncio.sleep  # noqa: TID251 - to be replaced
+    real_monotonic = time.monotonic
 
     def time_sleep(seconds: float, /) -> None:
         sleeper = _current_sleeper()
@@ -237,4 +257,18 @@ def _sleep_replaced(patches: Patches) -> None:
         await sleeper.sleep_async(_at_least_a_microsecond(delay), real_asyncio_sleep)
         return result
 
-    patches.replace({real_sleep: time_sleep, real_asyncio_sleep: asyncio_sleep})
+    def time_monotonic() -> float:
+        """Return the real time and what was slept, so that a loop with a deadline ends."""
+        sleeper = _current_sleeper()
+        caller = str(sys._getframe(1).f_globals.get("__name__"))  # noqa: SLF001 - the same
+        if sleeper is None or caller.partition(".")[0] in _WAITING:
+            return real_monotonic()
+        return real_monotonic() + sleeper.slept_seconds
+
+    replacements: dict[object, object] = {
+        real_sleep: time_sleep,
+        real_asyncio_sleep: asyncio_sleep,
+    }
+    if isinstance(real_monotonic, BuiltinFunctionType):  # and not frozen, by freezegun
+        replacements[real_monotonic] = time_monotonic
+    patches.replace(replacements)

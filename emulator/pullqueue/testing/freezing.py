@@ -89,8 +89,8 @@ def freeze(start: datetime, *, freezer: FreezerChoice = "auto") -> AbstractConte
     where it is installed, else freezegun. What measures or waits keeps the real time:
     `time.perf_counter`, event loops of asyncio and trio, timeouts of threads, queues and
     subprocesses, deadlines of Hypothesis and of gRPC. With time-machine, `time.monotonic` does,
-    too. Local time is UTC. Those of the same library that are started within
-    the block and not stopped are stopped at its end.
+    too, but for sleeps that move the clock. Local time is UTC. Those of the same library that are
+    started within the block and not stopped are stopped at its end.
 
     Raises:
         ValueError: there is no such freezer.

@@ -156,7 +156,7 @@ _REPLACED = {
     "random": DRAWING,
     "sqlite3": ("connect",),
     "threading": ("Lock", "RLock"),
-    "time": ("sleep",),
+    "time": ("monotonic", "sleep"),
 }
 _USUAL = frozenset(name for names in _REPLACED.values() for name in names)
 _libraries = _Looked()

@@ -71,6 +71,12 @@ def by_descriptor(folder: Path, n: int) -> None:
     os.close(descriptor)
 
 
+def by_name_of_bytes(folder: Path, n: int) -> None:
+    """Write as the files of `dbm` are written."""
+    with open(os.fsencode(folder / "count"), "wb") as file:  # noqa: PTH123
+        file.write(b"%d" % n)
+
+
 def by_replacing(folder: Path, n: int) -> None:
     """Put a temporary file in the place of another."""
     with tempfile.NamedTemporaryFile("w", dir=folder.parent, delete=False) as new:
@@ -109,6 +115,7 @@ def symlink(folder: Path, n: int) -> None:
 WAYS: dict[str, tuple[Get, Put]] = {
     "open": (text, by_open),
     "os.open": (text, by_descriptor),
+    "bytes": (text, by_name_of_bytes),
     "pathlib": (text, lambda folder, n: (folder / "count").write_text(str(n))),
     "replace": (text, by_replacing),
     "dots": (text, by_dots),

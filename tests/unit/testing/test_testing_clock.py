@@ -167,6 +167,29 @@ def test_a_sleep_shorter_than_a_microsecond_moves_the_clock(fixture_clock: Fixtu
     assert fixture_clock.now() == start + timedelta(microseconds=2)
 
 
+def test_a_deadline_of_monotonic_comes_as_code_sleeps(
+    fixture_clock: FixtureClock, make_module: Callable[..., ModuleType]
+) -> None:
+    """Otherwise a loop that sleeps until then spins for as long in real time."""
+    app, before = make_module("from time import monotonic as measure"), time.monotonic
+    start, end = fixture_clock.now(), time.monotonic() + 600
+    with fixture_clock.auto_advance():
+        with fixture_clock.auto_advance():
+            while time.monotonic() < end:
+                sleep(100)
+        asyncio.run(asyncio.sleep(1000))
+        measured = vars(app)["measure"]() - end
+        assert asyncio.run(loop_time()) < end  # so that its timeouts are real
+
+    assert fixture_clock.now() == start + timedelta(seconds=1600)
+    assert 1000 <= measured < 1600
+    assert vars(app)["measure"] is time.monotonic is before
+
+
+async def loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
 def test_the_clock_moves_where_all_tasks_of_a_loop_sleep_or_only_yield(
     fixture_clock: FixtureClock,
 ) -> None:

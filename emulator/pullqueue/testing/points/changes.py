@@ -36,7 +36,7 @@ _temporary: set[Path] = set()
 def _see_open(actor: Actor, arguments: tuple[Any, ...]) -> None:
     path, _, flags = arguments
     # Only a temporary file without a name is written by opening its folder.
-    if flags & _WRITES and not isinstance(path, int) and not Path(path).is_dir():
+    if flags & _WRITES and not isinstance(path, int) and not Path(os.fsdecode(path)).is_dir():
         _see_file(actor, (path,))
 
 
