@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from queue import Queue as Orders
 from threading import Event, Thread
 from typing import Any
@@ -137,7 +138,7 @@ def thread_of_fastapi(mail: Mail, *, is_late: bool, is_async: bool = False) -> d
     app = FastAPI()
 
     def pay() -> None:
-        worker = Thread(target=careless(mail))
+        worker = Thread(target=copy_context().run, args=[careless(mail)])
         worker.start()
         if not is_late:
             worker.join()

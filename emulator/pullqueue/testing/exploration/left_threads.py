@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Collection
+from concurrent.futures import Future
 from traceback import walk_stack
 
 from pullqueue.testing.place import is_frame_of_app
 from pullqueue.testing.points.actors import Actor, begun, started_by, threads
+from pullqueue.testing.points.responses import is_handling
 
 _CHECK_SECONDS = 0.001
 _MOST_CHECKS = 1000
@@ -22,16 +25,25 @@ _WAITS = 20
 _IDLES = 100
 """How many checks find all threads of a handler waiting, as for work, until that is over; threads
 of libraries that they wait for, as of the SDK, have their turns meanwhile."""
+_AWAITING = {each.__code__ for each in (threading.Thread.join, Future.result, Future.exception)}
+"""What waits for the end of `self`, of a thread or future."""
 
 
 def await_response(actor: Actor) -> None:
     """In a thread that an actor has started: return when it has responded, or waits for this one.
 
-    Many times in a row at the same place: a loop waits for threads of libraries, too.
+    For this one by `join` or `result`; or else many times in a row at the same place: a loop waits
+    for threads of libraries, too.
     """
     starters, waits = started_by(), dict[object, int]()
+    own = {each for each, idents in [*begun.items()] if threading.get_ident() in idents}
+    if is_handling() and not own:
+        return  # this thread is to respond
+    own.add(threading.current_thread())
     for _ in range(_MOST_CHECKS if starters else 0):
         if actor.response is not None or actor.has_ended:
+            return
+        if len(starters) == 1 and _is_awaiting(starters[0], own):
             return
         is_calling = actor.is_calling  # it waits for that
         places = [] if is_calling else [_waiting_at(each, is_of_app=True) for each in starters]
@@ -56,6 +68,14 @@ def await_threads(actor: Actor) -> bool:
             break
         _pause()
     return False
+
+
+def _is_awaiting(ident: int, awaited: Collection[object]) -> bool:
+    """Return whether a thread waits for the end of a thread or future of these, however long."""
+    frame = sys._current_frames().get(ident)  # noqa: SLF001 - documented
+    frames = [each for each, _ in walk_stack(frame)] if frame else []
+    found = [each.f_locals for each in frames if each.f_code in _AWAITING]
+    return any(each["timeout"] is None and each["self"] in awaited for each in found)
 
 
 def _pause() -> None:

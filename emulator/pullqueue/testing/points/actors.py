@@ -24,8 +24,9 @@ from pullqueue.testing.points.footprint import Footprint
 _actor: ContextVar[Actor | None] = ContextVar("actor", default=None)
 _inside: ContextVar[bool] = ContextVar("inside", default=False)
 """True while a call is carried out."""
-_starters: ContextVar[tuple[int, ...]] = ContextVar("starters", default=())
-"""The ids of the threads that have started this one, or submitted what it does."""
+_of_thread = threading.local()
+"""`starters` are the ids of the threads that have started this one, or submitted what it does; code
+that it runs can have the context of another one."""
 
 
 class Awaited(NamedTuple):
@@ -137,7 +138,8 @@ def current_actor() -> Actor | None:
 
 def started_by() -> tuple[int, ...]:
     """Return the ids of the actor's threads that have led to this one, one starting the next."""
-    return _starters.get()
+    starters: tuple[int, ...] = getattr(_of_thread, "starters", ())
+    return starters
 
 
 def is_carried_out() -> bool:
@@ -231,12 +233,12 @@ def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.
             return
         of_app = is_frame_of_app(sys._getframe(1))  # noqa: SLF001 - documented, of CPython
         following = actor.follow(thread) if of_app else nullcontext()
-        starters, idents = (*_starters.get(), threading.get_ident()), list[int]()
+        starters, idents = (*started_by(), threading.get_ident()), list[int]()
         if of_app:
             begun[thread] = idents
 
         def run_as_actor() -> None:
-            _starters.set(starters)
+            _of_thread.starters = starters
             idents.append(threading.get_ident())
             try:
                 with actor.acting(), following:
@@ -321,10 +323,10 @@ def _is_printing(handler: logging.Handler) -> bool:
 
 
 def _of(actor: Actor | None, function: Callable[..., Any], idents: list[int]) -> Callable[..., Any]:
-    starters = *_starters.get(), threading.get_ident()
+    starters = *started_by(), threading.get_ident()
 
     def run(*args: object, **kwargs: object) -> Any:  # noqa: ANN401 - as the function
-        token = _starters.set(starters)
+        _of_thread.starters, before = starters, started_by()
         idents.append(threading.get_ident())
         try:
             with _acting(actor):
@@ -334,7 +336,7 @@ def _of(actor: Actor | None, function: Callable[..., Any], idents: list[int]) ->
                     if actor is not None and actor.has_ended:
                         _drop_requests()
         finally:
-            _starters.reset(token)
+            _of_thread.starters = before
 
     return run
 

@@ -24,7 +24,12 @@ _Message: TypeAlias = MutableMapping[str, Any]
 _Asgi: TypeAlias = Callable[..., Awaitable[None]]
 
 _is_inner: ContextVar[bool] = ContextVar("is_inner", default=False)
-"""True where an app handles a request of another one, such as one that is mounted."""
+"""True where an app handles a request; one that it passes on to a mounted app is the same."""
+
+
+def is_handling() -> bool:
+    """Return whether this is called by an app of Starlette, which has not ended its response."""
+    return _is_inner.get()
 
 
 def note_response(response: PushResponse | None) -> None:
