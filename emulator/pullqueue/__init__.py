@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pullqueue.clock import Clock, ManualClock, SystemClock
-from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.errors import (
     ClockError,
     ConfigFileError,
@@ -65,6 +64,7 @@ from pullqueue.tasks import (
 )
 
 if TYPE_CHECKING:
+    from pullqueue.config.findings import InvalidQueueConfigError
     from pullqueue.engine.emulator import Emulator
     from pullqueue.engine.events import Event, EventKind
     from pullqueue.engine.queue import Queue
@@ -131,28 +131,29 @@ __all__ = [
 ]
 
 
-_ENGINE_MODULES = {
-    "Emulator": "emulator",
-    "Event": "events",
-    "EventKind": "events",
-    "Queue": "queue",
-    "QueueState": "queue_base",
-    "QueueStatistics": "store",
+_IMPORTED_WHEN_USED = {
+    "Emulator": "engine.emulator",
+    "Event": "engine.events",
+    "EventKind": "engine.events",
+    "InvalidQueueConfigError": "config.findings",
+    "Queue": "engine.queue",
+    "QueueState": "engine.queue_base",
+    "QueueStatistics": "engine.store",
 }
 
 
 def __getattr__(name: str) -> object:
-    """Import the engine's names, and the version, when they are asked for.
+    """Import names of the engine and of the linter, and the version, when they are asked for.
 
-    The linter and the plugin, which import this package, must not wait for the engine.
+    What imports this package for less, as the plugin does, must not wait for them.
     """
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415 - costs more than all the rest
 
         return version("pullqueue")
-    if name in _ENGINE_MODULES:
+    if name in _IMPORTED_WHEN_USED:
         from importlib import import_module  # noqa: PLC0415 - most programs need none
 
-        module = import_module(f"{__name__}.engine.{_ENGINE_MODULES[name]}")
+        module = import_module(f"{__name__}.{_IMPORTED_WHEN_USED[name]}")
         return globals().setdefault(name, getattr(module, name))
     raise AttributeError(f'module "{__name__}" has no attribute "{name}"')
