@@ -22,6 +22,7 @@ from pullqueue.faults.fault import find_faults
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.testing import arguments
 from pullqueue.testing.arguments import Severity
+from pullqueue.testing.exploration.blocking import LastCall
 from pullqueue.testing.exploration.handlers import Refusal
 from pullqueue.testing.exploration.locks import InstanceLock, raced_locks
 from pullqueue.testing.exploration.progress import Stopwatch
@@ -160,6 +161,7 @@ def race_test(
             queues=selected,
             moves_time=clock,
             restarts=errors == "retry",
+            last_call=LastCall(),
             max_calls=max_calls,
         ),
     )

@@ -21,7 +21,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.arguments import SelectQueues
 from pullqueue.testing.clock import sleeping
-from pullqueue.testing.exploration.blocking import await_released, stacks, wait_for_end
+from pullqueue.testing.exploration.blocking import LastCall, stacks, wait_for_end
 from pullqueue.testing.exploration.handlers import PushTasks, Refusal
 from pullqueue.testing.exploration.steps import (
     REPLAY_DIFFERS,
@@ -66,6 +66,7 @@ class Schedule:
     moves_time: bool
     max_calls: int
     memory: Memory
+    last_call: LastCall
     sequence: int
     """Which random numbers are drawn."""
     restarts: bool
@@ -86,13 +87,11 @@ class Schedule:
         self._context = copy_context()
         self._due: dict[object, RacingActor] = {}
         """The actors of tasks that were due at some time, and have not begun."""
-        self._numbers = 0
+        self._numbers = self._progress = 0
         self.actors = [self._new_actor(name, work, key=key) for name, key, work in self.functions]
         """Those that can begin, or have begun; of the tasks only these."""
         self._mutex = threading.RLock()
         self._ended = threading.Event()
-        self._progress = 0
-        self._releases: bool | None = None  # whether the last call, to a database, does
         self._is_stuck = False
         """True if all actors are blocked, so that their threads never end."""
         self._changes = 0
@@ -105,7 +104,7 @@ class Schedule:
         try:
             wait_for_end(
                 self._ended,
-                lambda: (self._progress, self._releases is not None),
+                lambda: (self._progress, self.last_call.checks),
                 self._go_on_without_blocked,
             )
         finally:  # also where the test is interrupted
@@ -128,7 +127,8 @@ class Schedule:
         actor, footprint = actor.here, point.footprint
         pending = Pending(actor.key, point.place or point.what, footprint)
         self._wait(actor, point.what if point.is_lease else "", pending)
-        self._releases = point.call.releases if isinstance(point.call, DatabaseCall) else None
+        self.last_call.begin(point)
+        self._progress += 1
         if self.choices:
             self.choices[-1].calls |= footprint
         result: object = None
@@ -139,8 +139,7 @@ class Schedule:
             raise
         finally:
             self._record(actor, point, result)
-            if actor.note_result(point, result, self._changes):
-                self._changes += 1
+            self._changes += actor.note_result(point, result, self._changes)
         return result
 
     def at_attempt(self, _: PushRequest, call_next: Callable[[], PushResponse]) -> PushResponse:
@@ -175,7 +174,8 @@ class Schedule:
         """Return when an actor may make its next call, or end it."""
         gate = threading.Lock()
         gate.acquire()
-        await_released(self.actors if self.current is actor and self._releases else ())
+        if self.current is actor:
+            self.last_call.end(self.actors)
         with self._mutex:
             self._progress += 1
             actor.next_call, actor.pending = call, pending

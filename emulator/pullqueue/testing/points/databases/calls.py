@@ -46,9 +46,9 @@ class DatabaseCall:
 
     @property
     def releases(self) -> bool:
-        """True if it may end a transaction, or a lock, for which others wait."""
+        """True if it may have ended a transaction, or a lock, for which others wait."""
         text = self.statement.lower()
-        return self.undoes or not self.is_open() or "commit" in text or "unlock" in text
+        return self.undoes or self.has_ended or "commit" in text or "unlock" in text
 
     def __str__(self) -> str:
         return f"{self.database}: {shorten(' '.join(self.statement.split()), limit=80)}"
