@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from cloudtasks_api import LOCATION, PULL, PUSH, RestApi, refused
-from programs import completed
 from tables import each_row
 from werkzeug.test import Client
 
@@ -254,23 +253,6 @@ def test_without_the_extra_calls_report_what_to_install(client: Client, path: st
 def test_without_the_extra_a_server_with_grpc_does_not_start(emulator: Emulator) -> None:
     with pytest.raises(PullQueueError, match="Cloud Tasks needs an extra"):
         Server(emulator, grpc_port=0).start()
-
-
-UNUSED = """
-import sys
-from pullqueue import Emulator
-from pullqueue.server.lifecycle import Server
-
-with Server(Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n")):
-    print([name for name in sys.modules if name.startswith(("google.", "grpc"))])
-"""
-
-
-@pytest.mark.slow
-def test_a_server_without_calls_does_not_import_googles_client() -> None:
-    done = completed([sys.executable, "-c", UNUSED])
-
-    assert done.stdout == "[]\n", done.stderr
 
 
 @each_row(

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forking import forked
 
 from pullqueue import InvalidTagError
 from pullqueue.extras import install_command
@@ -16,50 +17,48 @@ from pullqueue.services import bridge
 
 RpcError = remote_api.RpcError
 
-NO_SDK = """
+PROGRAM = """
 import sys
-sys.modules["google"] = None
+from pathlib import Path
 from pullqueue import Emulator
 from pullqueue.config.model import QueueConfig
+from pullqueue.server.lifecycle import Server
+from pullqueue.services.hosting import Services
 from werkzeug.test import Client
-from pullqueue.server.app import create_app
-client = Client(create_app(Emulator(QueueConfig())))
-sys.stdout.buffer.write(client.post("/rpc_http", data=b"").data)
-try:
-    from pullqueue.sdk import install
-    install(Emulator(QueueConfig()))
-except ImportError as error:
-    print(error, file=sys.stderr)
-"""
-OPTIONS = """
-import sys
+emulator = Emulator(QueueConfig())
+with Server(emulator, services=Services(clock=emulator.clock)):
+    print([name for name in sys.modules if name.startswith(("google.", "grpc"))])
+
 sys.modules["google"] = None
 from pullqueue.cli import main
+from pullqueue.sdk import install
+from pullqueue.server.app import create_app
+client = Client(create_app(emulator))
+Path("response").write_bytes(client.post("/rpc_http", data=b"").data)
+try:
+    install(emulator)
+except ImportError as error:
+    print(error, file=sys.stderr)
 for options in (["--services", "mail"], ["--data", "data"], ["--index-yaml", "index.yaml"]):
     assert main(["exec", *options, "--", "true"]) == 2
-sys.exit(main(["exec", "--", sys.executable, "-m", "pullqueue", "server"]))
+sys.exit(main(["exec", "--", *sys.argv[1:]]))
 """
 
 
 @pytest.mark.slow
-def test_a_missing_sdk_is_reported_with_the_extra_to_install() -> None:
-    done = subprocess.run([sys.executable, "-c", NO_SDK], capture_output=True, check=True)
+def test_a_server_imports_no_sdk_and_a_missing_one_is_reported(tmp_path: Path) -> None:
+    """With the extra to install. The first call imports the SDK, or Google's client."""
+    command = [sys.executable, "-c", PROGRAM, forked("pullqueue"), "server"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True, text=True)
 
-    answer = remote_api.Response.FromString(done.stdout)
+    assert done.stdout.startswith("[]\n")
+    answer = remote_api.Response.FromString((tmp_path / "response").read_bytes())
     assert answer.rpc_error.code == RpcError.CAPABILITY_DISABLED
     missing = f"App Engine's SDK is not installed: {install_command('appengine')}"
     assert f"where the server runs, {missing}" in answer.rpc_error.detail
-    assert done.stderr.decode().splitlines() == [missing] * 2
-
-
-@pytest.mark.slow
-def test_options_of_services_need_the_sdk(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", OPTIONS], cwd=tmp_path, capture_output=True, check=True, text=True
-    )
-    missing = f"cannot be used: App Engine's SDK is not installed: {install_command('appengine')}"
+    assert done.stderr.splitlines()[:2] == [missing] * 2
     for option in ("--services", "--data", "--index-yaml"):
-        assert f"pullqueue: {option} {missing}\n" in done.stderr
+        assert f"pullqueue: {option} cannot be used: {missing}\n" in done.stderr
     assert re.search(r"^services +none$", done.stdout, re.MULTILINE)
 
 

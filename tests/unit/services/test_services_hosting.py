@@ -17,8 +17,6 @@ from typing import Any
 
 import pytest
 import requests
-from executing import forked_python
-from programs import completed
 from served import free_port
 from services_client import APP, Client, RefusedError, datastore_pb, memcache
 from tables import each_row
@@ -447,21 +445,6 @@ def test_what_is_fetched_can_fetch(serve: Serve) -> None:
     assert (fetched.StatusCode, fetched.Content) == (201, b"inner")
     errors = api("urlfetch_service_pb2").URLFetchServiceError
     assert refused.value.code == errors.SSL_CERTIFICATE_ERROR
-
-
-@pytest.mark.slow
-def test_the_sdk_is_imported_by_the_first_call() -> None:
-    """A server that is not called starts as quickly as one without services."""
-    program = (
-        "import sys\n"
-        "from pullqueue import Emulator\n"
-        "from pullqueue.server.lifecycle import Server\n"
-        "from pullqueue.services.hosting import Services\n"
-        "emulator = Emulator.from_text('queue: []')\n"
-        "with Server(emulator, services=Services(clock=emulator.clock)):\n"
-        "    print([name for name in sys.modules if name.startswith('google.appengine')])\n"
-    )
-    assert completed([*forked_python(), "-c", program], check=True).stdout == "[]\n"
 
 
 def test_services_are_named_and_others_refused() -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import pytest
-from programs import completed
 from tables import each_row
 
 from pullqueue import Emulator, StoreError, stores
@@ -57,16 +55,6 @@ def test_a_package_that_is_not_installed(missing: str, monkeypatch: pytest.Monke
     assert str(excinfo.value) == (
         f"a postgresql store needs {missing}, which is not installed: {install_command('postgres')}"
     )
-
-
-def test_nothing_is_imported_before_it_is_needed() -> None:
-    """The stores cost nothing where they are not used."""
-    code = "import sys, pullqueue, pullqueue.stores; print(*sys.modules)"
-    command = [sys.executable, "-c", code]
-    env = {key: value for key, value in os.environ.items() if not key.startswith("COVERAGE")}
-    run = completed(command, check=True, env=env)
-
-    assert not {"sqlite3", "psycopg"} & {*run.stdout.split()}
 
 
 @each_row(
