@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import psycopg
+from forking import forked
 from push_app import Received, push_app, until
 from served import serving
 from stores import expire_claims, own_schema, postgres_url
@@ -34,12 +35,14 @@ queue:
 
 
 SERVE = """
-import sys
+import os, sys
+from pathlib import Path
 from pullqueue.cli import main
 from pullqueue.runtime import delivery
 from pullqueue.stores import postgres
 postgres._CLAIM_USEC = 4_000_000
 delivery._LEASE_SECONDS = 5.0
+Path("pid").write_text(str(os.getpid()))
 sys.exit(main(["serve", *sys.argv[1:]]))
 """
 """A server whose claims and attempts others wait for a third of the time."""
@@ -86,16 +89,17 @@ def test_a_frozen_server_is_replaced_and_does_not_go_on(tmp_path: Path) -> None:
     store = own_schema("frozen")
     emulator = Emulator.from_text(QUEUE_YAML, store=open_store(store))
     emulator.reset()
-    many, start = emulator.queue("many"), (sys.executable, "-c", SERVE)
+    many, start = emulator.queue("many"), (forked("python-program"), "-c", SERVE)
     with (
         closing(emulator),
         push_app() as app,
-        serving("--store", store, "--push-to", app.url, folder=tmp_path, start=start) as first,
+        serving("--store", store, "--push-to", app.url, folder=tmp_path, start=start),
     ):
+        pid = int((tmp_path / "pid").read_text())
 
         def freeze(_: Received) -> None:
             if len(app.received) == 20:
-                first.process.send_signal(signal.SIGSTOP)
+                os.kill(pid, signal.SIGSTOP)
 
         app.on_request = freeze
         many.add_many([NewTask(request=HttpRequest("/many"))] * 100)
@@ -103,11 +107,11 @@ def test_a_frozen_server_is_replaced_and_does_not_go_on(tmp_path: Path) -> None:
         try:
             with Server(emulator, push_to=PushAddresses([app.url])):
                 until(lambda: not many.list_tasks())
-                first.process.send_signal(signal.SIGCONT)
+                os.kill(pid, signal.SIGCONT)
                 many.add_many([NewTask(request=HttpRequest("/after"))] * 100)
                 until(lambda: not many.list_tasks())
         finally:
-            first.process.send_signal(signal.SIGCONT)
+            os.kill(pid, signal.SIGCONT)
 
     retries: dict[str, list[int]] = {}
     for received in app.received:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+from forking import forked
 from programs import running
 from stores import LONG
 
@@ -19,17 +19,25 @@ TASKS = "/_emulator/queues/pull/tasks"
 INSERT = "/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
 HOST = b"HTTP/1.1\r\nHost: localhost\r\n"
 MIB = 1 << 20
+SERVE = """
+import os, resource, sys
+from pullqueue.cli import main
+resource.setrlimit(resource.RLIMIT_NOFILE, [int(sys.argv[1])] * 2)
+print(os.getpid(), flush=True)
+main(["serve", "--port", "0"])
+"""
 
 
 class ServerProcess:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         assert process.stdout is not None
+        self.pid = int(process.stdout.readline())
         self.port = int(process.stdout.readline().rpartition(":")[2])
 
     def reset_peak(self) -> int:
         """Return how much memory the process has now, and measure its peak from there."""
-        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
         return self.peak_bytes
 
     def connect(self, sent: bytes = b"") -> socket.socket:
@@ -56,7 +64,7 @@ class ServerProcess:
     @property
     def peak_bytes(self) -> int:
         """The most memory that the process has had since the last reset."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text("ascii")
+        status = Path(f"/proc/{self.pid}/status").read_text("ascii")
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
     def stop(self) -> str:
@@ -68,8 +76,7 @@ class ServerProcess:
 @contextmanager
 def limited(folder: Path, files: int = 4096) -> Iterator[ServerProcess]:
     (folder / "queue.yaml").write_text("queue:\n- name: pull\n  mode: pull\n")
-    command = f"ulimit -n {files}; exec {sys.executable} -m pullqueue serve --port 0"
-    with running("sh", "-c", command, cwd=folder) as process:
+    with running(forked("python-program"), "-c", SERVE, str(files), cwd=folder) as process:
         yield ServerProcess(process)
 
 
@@ -114,7 +121,7 @@ def test_more_connections_than_files_end_no_server(tmp_path: Path) -> None:
             assert "reached the connection limit" in server.process.stderr.readline()
         server.get()
 
-        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (64, 256))
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (64, 256))
         with ExitStack() as stack:
             for _ in range(100):
                 stack.enter_context(server.connect())

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from forking import forked
 from programs import completed
-from served import SERVE, serving
+from served import serve_here
 
 QUEUE_YAML = "queue:\n- name: q\n  mode: pull\n"
 NOTING = """
@@ -90,16 +90,24 @@ def test_nothing_but_a_server_listens(folder: Path) -> None:
     assert address.startswith("('127.0.0.1', ")
 
 
-def test_serving_listens_to_one_port_of_this_machine(folder: Path) -> None:
+def test_serving_listens_to_one_port_of_this_machine(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All interfaces of a server are on the one port, which other machines cannot reach."""
-    with serving(folder=folder, start=SERVE) as served:
-        port = int(served.url.rpartition(":")[2])
-        descriptors = Path(f"/proc/{served.process.pid}/fd")
-        sockets = {path.readlink().name for path in descriptors.iterdir() if path.is_symlink()}
-        table = [line.split() for name in ("tcp", "tcp6") for line in lines_of(name)]
+    monkeypatch.chdir(folder)
+    before = listening()
 
-    listening = [line[1] for line in table if line[3] == "0A" and f"socket:[{line[9]}]" in sockets]
-    assert listening == [f"0100007F:{port:04X}"]
+    _, (url, during) = serve_here(use=lambda url: (url, listening()))
+
+    port = int(url.rpartition(":")[2])
+    assert during - before == {f"0100007F:{port:04X}"}
+
+
+def listening() -> set[str]:
+    """Return the addresses at which this process listens."""
+    names = {path.readlink().name for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+    table = [line.split() for name in ("tcp", "tcp6") for line in lines_of(name)]
+    return {line[1] for line in table if line[3] == "0A" and f"socket:[{line[9]}]" in names}
 
 
 def lines_of(name: str) -> list[str]:

@@ -20,7 +20,6 @@ from served import free_port
 Execute = Callable[..., tuple[int, str, str]]
 """Runs `pullqueue exec` with arguments and variables; returns status, output and errors."""
 
-EXEC = (sys.executable, "-m", "pullqueue", "exec")
 QUEUE_YAML = "queue:\n- name: pull\n  mode: pull\n"
 CALL = """
 import json, os, urllib.request
@@ -50,7 +49,7 @@ thread.join()
 
 
 def forked_exec() -> tuple[str, str]:
-    """Return `pullqueue exec` as a program that starts faster than `EXEC`."""
+    """Return `pullqueue exec` as a program that starts faster than `python -m pullqueue exec`."""
     return forked("pullqueue"), "exec"
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -23,7 +22,6 @@ from linting import run_pullqueue
 from programs import running
 from push_app import Control
 
-SERVE = (sys.executable, "-m", "pullqueue", "serve")
 FIRST_WORDS = "pullqueue listening on "
 GRPC_WORDS = "gRPC listening on "
 
@@ -71,8 +69,8 @@ def serving(
 ) -> Iterator[Served]:
     """Run `pullqueue serve` in a folder until the block ends, on a free port by default.
 
-    `log` is a file for its log, if `log_line` is not used. `start` is the program, such as `SERVE`:
-    a fork, by default, which starts faster and gets those signals alone that ask it to stop.
+    `log` is a file for its log, if `log_line` is not used. `start` is the program: a fork, which
+    starts faster than a new Python and gets those signals alone that ask it to stop.
     """
     command = (*(start or (forked("pullqueue"), "serve")), "--port", "0", *arguments)
     with running(*command, cwd=folder, stderr=log, **environment) as process:
