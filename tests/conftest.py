@@ -35,7 +35,7 @@ sys.dont_write_bytecode = False
 # No package index has Google's gcloud, so that the gate cannot install it.
 collect_ignore = [] if shutil.which("gcloud") else ["release/clients/test_convert_gcloud.py"]
 
-SLOW = {"acceptance", "testing"}
+SLOW = {"acceptance", "contract", "resources", "server", "stores", "testing"}
 SLOW |= {
     f"test_{name}.py" for name in ("benchmarks", "console_browser", "docs", "docs_guides", "site")
 }
@@ -45,7 +45,7 @@ SLOW |= {
 LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
 settings.register_profile(
     "pullqueue",
-    max_examples=1000 if LONG else 25,
+    max_examples=1000 if LONG else 15,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -21,6 +21,11 @@ class Project:
         self.ended += 1
 
 
+@pytest.fixture(autouse=True)
+def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sender_threads, "_IDLE_SECONDS", 0.01)
+
+
 @contextmanager
 def busy(senders: SenderThreads, jobs: dict[str, int]) -> Iterator[None]:
     """Run jobs of senders that do not end before the block does."""
@@ -58,7 +63,6 @@ def test_the_jobs_of_one_project_are_one_share() -> None:
 
 
 def test_threads_are_used_again_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sender_threads, "_IDLE_SECONDS", 0.01)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     senders = SenderThreads()
     done: list[int] = []
