@@ -7,7 +7,6 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from itertools import takewhile
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
@@ -130,13 +129,8 @@ class Operation(NamedTuple):
     until_usec: int | None = None
     result: AttemptResult | None = None
     origin: Origin | None = None
-    size: int | None = None
-    """Number of events; None: one for each task. 0: `count_failed` counts them."""
-
-    @property
-    def events(self) -> int:
-        """Number of events."""
-        return len(self.names) if self.size is None else self.size
+    size: int = 0
+    """Number of events that a log in memory counts with it; 0: `count_failed` counts them."""
 
 
 Flow: TypeAlias = Mapping[int, Mapping[EventKind, int]]
@@ -192,13 +186,13 @@ class EventLog:
         # Names only, so that payloads are not kept alive.
         names = tuple(map(_name, tasks))
         retry_counts = tuple(map(_retry_count, tasks))
-        size = 0 if counted else None
+        size = 0 if counted else len(names)
         fields = (usec, kind, names, retry_counts, until_usec, result, origin, size)
         # `Operation(...)` would take 0.2 us more, in each operation on tasks.
         self.operations.append(tuple.__new__(Operation, fields))
         self._count += len(names)
         if not counted:
-            self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += len(names)
+            self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += size
         recent_usec = usec - MINUTE_USEC
         while self._count > self._old_kept and len(self.operations) > 1:
             if self._count <= self._kept and self.operations[0].usec >= recent_usec:
@@ -230,7 +224,7 @@ class EventLog:
         """Return how many events of each kind there were after a time."""
         counts: Counter[EventKind] = Counter()
         for operation in self._walk_since(usec):
-            counts[operation.kind] += operation.events
+            counts[operation.kind] += operation.size
         return counts
 
     def count_failures(self, usec: int) -> Counter[AttemptResult]:
@@ -238,12 +232,15 @@ class EventLog:
         counts: Counter[AttemptResult] = Counter()
         for operation in self._walk_since(usec):
             if operation.kind is EventKind.ATTEMPT_FAILED and operation.result is not None:
-                counts[operation.result] += operation.events
+                counts[operation.result] += operation.size
         return counts
 
     def _walk_since(self, usec: int) -> Iterator[Operation]:
-        recent = takewhile(lambda each: each.usec > usec, reversed(self.operations))
-        return (each for each in recent if each.size != 0)
+        for each in reversed(self.operations):
+            if each.usec <= usec:
+                break
+            if each.size:
+                yield each
 
     def count_flow(self, since_usec: int) -> Flow:
         """Return the events since a time, in the minutes in which there were any, in order."""

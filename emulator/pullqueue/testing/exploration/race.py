@@ -243,6 +243,8 @@ class _Race(Trial):
     """The first failure of each kind."""
     is_unclear: bool = False
     """True if the last run has to be repeated to see who changes what is in memory."""
+    unordered: set[str] = field(default_factory=set)
+    """Where threads of one actor call what others of it do, in an order that nobody decides."""
     has_points: bool = False
     """True if an actor could have been stopped."""
     most_actors: int = 0
@@ -296,6 +298,7 @@ class _Race(Trial):
             self.undeleted.look()
         self.is_unclear = self.memory.needs_another()
         self.most_actors = max(self.most_actors, len(schedule.actors))
+        self.unordered.update(*(actor.strands.unordered for actor in schedule.actors))
         self.has_points |= any(actor.calls for actor in schedule.actors)
         error = schedule.error
         for actor in schedule.actors if error is None else ():
@@ -378,12 +381,15 @@ class _Race(Trial):
             bounds.append(f"with {others} at most {most}")
         if search.differs:
             bounds.append("whose calls differ from run to run")
+        if self.unordered:
+            where = " and ".join(sorted(self.unordered)[:2])
+            bounds.append(f"without other orders of the threads of one actor ({where})")
         if search.only_first:
             where = " and ".join(sorted({str(place) for _, place in search.only_first})[:2])
             bounds.append(f"only the first with calls at {where}: setup may not reset everything")
         result = RaceResult(
             search.count,
-            is_complete=search.is_complete,
+            is_complete=search.is_complete and not self.unordered,
             bound=", ".join(bounds),
             estimate=search.estimate,
             seen=self.seen,

@@ -292,6 +292,11 @@ class RacingActor(Actor):
         if self.schedule.current is self.here:
             self.schedule.note(footprint)
 
+    def note_call(self, footprint: Footprint, place: str) -> None:
+        """Note a call that it makes, and where; those of threads with turns are ordered."""
+        if self.here is self:
+            self.strands.note(footprint, place)
+
     @cached_property
     def random(self) -> Random:
         """What its code draws random numbers from."""

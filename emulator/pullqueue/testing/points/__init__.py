@@ -270,6 +270,7 @@ class Trial:
         self.seen[_name_of(call)] = None
         place = place or calling_place(is_hook=isinstance(call, str))
         point = Point(actor, call, place, self._footprint_of(call))
+        actor.note_call(point.footprint, str(place or actor.name))
         return run.at_point(point, partial(actor.carry_out, call, call_next))
 
     def _footprint_of(self, call: Call) -> Footprint:

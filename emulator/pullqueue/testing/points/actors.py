@@ -20,6 +20,13 @@ from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt
 from pullqueue.testing.patching import Patches
 from pullqueue.testing.place import Place, calling_place, is_frame_of_app
 from pullqueue.testing.points.footprint import Footprint
+from pullqueue.testing.points.strands import (
+    Strand,
+    Strands,
+    acting_as,
+    current_strand,
+    name_strand,
+)
 
 _actor: ContextVar[Actor | None] = ContextVar("actor", default=None)
 _inside: ContextVar[bool] = ContextVar("inside", default=False)
@@ -50,6 +57,7 @@ class Actor(Interrupter):
         self.name = name
         self.has_ended = False
         """True once it was ended, after which none of its calls is carried out."""
+        self.strands = Strands()
         self.thread_id = 0
         """Of the last thread that has begun to act for it."""
         self.held: list[Callable[[], None]] | None = None
@@ -78,6 +86,9 @@ class Actor(Interrupter):
 
     def note(self, footprint: Footprint) -> None:
         """Note what it reads and writes beside its calls."""
+
+    def note_call(self, footprint: Footprint, place: str) -> None:
+        """Note a call that it makes, and where."""
 
     def wait_for(self, awaited: Awaited, seconds: float) -> bool:  # noqa: ARG002 - of those that can
         """Return when that is there; False: the time is over; less than 0 is forever."""
@@ -157,6 +168,8 @@ def caller(port: str | None) -> tuple[Actor | None, Place | None]:
     return actor, place
 
 
+_SUBMITTING = frozenset({"asyncio.base_events", "concurrent.futures._base"})
+"""Modules that submit calls to pools for the app: `to_thread`, and `map`."""
 _lock = threading.RLock()
 threads: dict[object, Actor] = {}
 """Who has started the threads, and the calls of thread pools, that have not ended."""
@@ -236,12 +249,15 @@ def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.
         starters, idents = (*started_by(), threading.get_ident()), list[int]()
         if of_app:
             begun[thread] = idents
+            name_strand(thread, strand := actor.strands.begin())
+        else:
+            strand = None
 
         def run_as_actor() -> None:
             _of_thread.starters = starters
             idents.append(threading.get_ident())
             try:
-                with actor.acting(), following:
+                with actor.acting(), acting_as(strand), following:
                     run()
             except BaseException:
                 if not actor.has_ended:
@@ -268,8 +284,13 @@ def _submitting(submit: Callable[..., Future[Any]]) -> Callable[..., Future[Any]
     ) -> Future[Any]:
         actor = _actor.get()
         idents: list[int] = []
+        frame = sys._getframe(1)  # noqa: SLF001 - documented, of CPython
+        is_new = is_frame_of_app(frame) or frame.f_globals.get("__name__") in _SUBMITTING
+        strand = actor.strands.begin() if actor and is_new else current_strand()
         with _acting(None):  # threads of the pool are nobody's
-            future = submit(pool, _of(actor, function, idents), *args, **kwargs)
+            future = submit(pool, _of(actor, function, idents, strand), *args, **kwargs)
+        if is_new:
+            name_strand(future, strand)
         if actor is not None:
             begun[future] = idents
             _begins(future, actor)
@@ -322,14 +343,19 @@ def _is_printing(handler: logging.Handler) -> bool:
     return not isinstance(handler.stream, StringIO)
 
 
-def _of(actor: Actor | None, function: Callable[..., Any], idents: list[int]) -> Callable[..., Any]:
+def _of(
+    actor: Actor | None,
+    function: Callable[..., Any],
+    idents: list[int],
+    strand: Strand | None,
+) -> Callable[..., Any]:
     starters = *started_by(), threading.get_ident()
 
     def run(*args: object, **kwargs: object) -> Any:  # noqa: ANN401 - as the function
         _of_thread.starters, before = starters, started_by()
         idents.append(threading.get_ident())
         try:
-            with _acting(actor):
+            with _acting(actor), acting_as(strand):
                 try:
                     return function(*args, **kwargs)
                 finally:

@@ -1,0 +1,119 @@
+"""Threads of one actor that go on side by side, of which `race_test` does not try all orders."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+
+from pullqueue import Queue
+from pullqueue.testing import RaceResult
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., RaceResult]
+Call = Callable[[], object]
+
+
+def in_threads(*calls: Call) -> None:
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def in_threads_one_by_one(*calls: Call) -> None:
+    for call in calls:
+        in_threads(call)
+
+
+def beside_its_thread(first: Call, second: Call) -> None:
+    thread = threading.Thread(target=first)
+    thread.start()
+    second()
+    thread.join()
+
+
+def in_a_pool(*calls: Call) -> None:
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda call: call(), calls))
+
+
+def in_a_pool_one_by_one(*calls: Call) -> None:
+    with ThreadPoolExecutor() as pool:
+        for call in calls:
+            pool.submit(call).result()
+
+
+def in_pools_one_by_one(*calls: Call) -> None:
+    for call in calls:
+        with ThreadPoolExecutor() as pool:
+            pool.submit(call)
+
+
+def in_tasks(*calls: Call) -> None:
+    async def work() -> None:
+        await asyncio.gather(*map(asyncio.to_thread, calls))
+
+    asyncio.run(work())
+
+
+def in_tasks_one_by_one(*calls: Call) -> None:
+    async def work() -> None:
+        for call in calls:
+            await asyncio.to_thread(call)
+
+    asyncio.run(work())
+
+
+def in_a_thread_of_a_thread(first: Call, second: Call) -> None:
+    def call_both() -> None:
+        first()
+        in_threads(second)
+
+    in_threads(call_both)
+
+
+@pytest.mark.parametrize(
+    ("how", "is_complete"),
+    [
+        (in_threads, False),
+        (in_a_pool, False),
+        (in_tasks, False),
+        (beside_its_thread, False),
+        (in_threads_one_by_one, True),
+        (in_a_pool_one_by_one, True),
+        (in_pools_one_by_one, True),
+        (in_tasks_one_by_one, True),
+        (in_a_thread_of_a_thread, True),
+    ],
+)
+def test_threads_whose_order_can_matter_are_named(
+    race: Run, queue: Queue, how: Callable[..., None], *, is_complete: bool
+) -> None:
+    """Each run has one of their orders, as they come: a worker that loses an update was green."""
+
+    def count() -> None:
+        queue.fetch_statistics()
+        queue.add()
+
+    result = race(lambda: how(count, count), lambda: None)
+
+    assert result.is_complete is is_complete
+    assert ("threads of one actor (" in str(result)) is not is_complete
+
+
+def test_threads_whose_order_cannot_matter_are_complete(race: Run, queue: Queue) -> None:
+    def setup() -> None:
+        queue.add(name="one")
+        queue.add(name="two")
+
+    def work() -> None:
+        in_threads(partial(queue.delete_tasks, "one"), partial(queue.delete_tasks, "two"))
+
+    assert race(work, lambda: None, setup=setup).is_complete
