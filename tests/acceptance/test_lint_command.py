@@ -119,8 +119,15 @@ def test_a_cron_yaml_is_not_read_as_a_queue_yaml(folder: Path) -> None:
         "cron.yaml:1:1: QY020 other-program: this looks like a cron.yaml of App Engine (`cron`), "
         "not like a queue.yaml: pass it to --cron\n"
     )
-    (folder / "cron.yaml").rename("other.yaml")
-    assert "= help: name it cron.yaml, and the linter checks it" in run("other.yaml").stdout
+    (folder / "cron.yaml").rename("queue.yaml")
+    assert "= help: name it cron.yaml, and the linter checks it" in run("queue.yaml").stdout
+
+
+@pytest.mark.parametrize("name", ["cron.yml", "cron_prod.yaml", "jobs.yaml"])
+def test_a_cron_yaml_with_another_name_is_checked(folder: Path, name: str) -> None:
+    """It is renamed for each environment."""
+    (folder / name).write_text(BAD_CRON)
+    assert run(name, "--format", "concise").stdout == CRON_FINDINGS.replace("cron.yaml", name)
 
 
 def test_unreadable_files_are_status_3_and_do_not_stop_the_others(folder: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pullqueue.config.files import read_project_file, read_stamp, replace_project_file
+from pullqueue.config.programs import is_cron_yaml
 from pullqueue.config.project import real_path, work_tree
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED, EXIT_USAGE
@@ -107,7 +108,9 @@ class _Linter:
 
     def _lint(self, data: bytes, path: Path, notes: list[str], *, misnamed: bool) -> FileReport:
         settings = self._selection.settings(absolute(path))._replace(misnamed=misnamed)
-        is_cron = path.name == "cron.yaml"
+        is_cron = path.stem == "cron" or (
+            path.stem != "queue" and is_cron_yaml(data.decode(errors="replace"))
+        )
         if self._against is not None and not is_cron:
             settings = settings._replace(previous_modes=self._against.modes(path, notes))
         options = LintOptions(

@@ -98,7 +98,7 @@ def lint(**options: Any) -> int:
     [tool.pullqueue.lint] of the pyproject.toml nearest to each file; what concerns the whole run
     (fail-on, exclude, baseline), from the one nearest to the working directory.
 
-    A file named cron.yaml that is passed is checked as `serve --cron` reads it.
+    A cron.yaml that is passed, whatever its name, is checked as `serve --cron` reads it.
 
     Exit status: 0 no error found, 1 errors (--fail-on sets another severity), 2 usage error or
     invalid settings, 3 a file is missing or cannot be read or written.

@@ -33,6 +33,12 @@ _PROGRAMS = (
 _ANYWHERE = re.compile(r"(?:^|[{,])[ \t-]*[\"']?(apiVersion|kind|vhost)[\"']?[ \t]*:", re.MULTILINE)
 """Also in lists, in JSON, and in templates that indent the keys."""
 
+_XML_FILES = (
+    ("<queue-entries", "queue.xml", "pullqueue convert"),
+    ("<cronentries", "cron.xml", "gcloud beta app migrate-config cron-xml-to-yaml"),
+)
+"""Files of Java apps: the beginning of their root, their name, and what converts them."""
+
 _COMMON_WORDS = frozenset({"acl", "mode", "rate", "target"})
 """Keys that other programs have in the plural, or as a part of their own."""
 
@@ -66,11 +72,18 @@ def other_program(text: str) -> OtherProgram | None:
     return None
 
 
-def queue_xml_hint(text: str) -> str | None:
-    """Return what to do with the text of a queue.xml; None: it is not one."""
-    if "<queue-entries" not in text:
-        return None
-    return "this looks like queue.xml; `pullqueue convert` converts it to queue.yaml"
+def is_cron_yaml(text: str) -> bool:
+    """Return whether a text has the keys of a cron.yaml, whatever its file is called."""
+    program = other_program(text)
+    return program is not None and program.name == _CRON
+
+
+def xml_message(text: str) -> str | None:
+    """Return what to do with the text of a queue.xml or cron.xml; None: it is neither."""
+    for root, name, command in _XML_FILES:
+        if root in text:
+            return f"this looks like {name}, not YAML: convert it with `{command}`"
+    return None
 
 
 def unknown_program(root: Node | None) -> OtherProgram | None:

@@ -19,7 +19,7 @@ from pullqueue.config.document import (
     scalar_at,
 )
 from pullqueue.config.findings import Fix, Report, Reports, UnreadableError
-from pullqueue.config.programs import other_program, queue_xml_hint, unknown_program
+from pullqueue.config.programs import other_program, unknown_program, xml_message
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.tree import MAX_DEPTH, MAX_NODES, build_tree
 
@@ -219,10 +219,9 @@ def _mapping(root: Node | None, source: Source, reports: Reports) -> Mapping:
         message = f"the file {what}: write `queue:` and the queues under it"
         _stop(reports, "empty-file", at, message)
     elif not (isinstance(root, Scalar) and root.opaque):
-        hint = queue_xml_hint(source.text)
-        if isinstance(root, Sequence):
-            hint = "write `queue:` on a line of its own above the list"
-        message = (
+        is_list = isinstance(root, Sequence)
+        hint = "write `queue:` on a line of its own above the list" if is_list else None
+        message = xml_message(source.text) or (
             f"the top level is {describe(root)}, not a mapping: "
             "write `queue:` and the queues under it"
         )

@@ -17,7 +17,7 @@ from yaml.tokens import (
 
 from pullqueue.config.document import Place, Source
 from pullqueue.config.findings import Edit, Fix, Report
-from pullqueue.config.programs import queue_xml_hint
+from pullqueue.config.programs import xml_message
 from pullqueue.config.schema import QUEUE, TOP, all_keys, level_with
 from pullqueue.config.tree import LOADER
 
@@ -100,9 +100,10 @@ class _Fault:
         tag = _XML.match(self._source.text)
         if not tag:
             return None
-        message = "the file is XML or HTML, not YAML: write `queue:` and the queues under it"
-        hint = queue_xml_hint(self._source.text)
-        return Report(at=Place(*tag.span(1)), message=message, hint=hint)
+        message = xml_message(self._source.text) or (
+            "the file is XML or HTML, not YAML: write `queue:` and the queues under it"
+        )
+        return Report(at=Place(*tag.span(1)), message=message)
 
     def tab(self) -> Report | None:
         """A tab in the indentation of the line."""

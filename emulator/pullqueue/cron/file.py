@@ -15,6 +15,7 @@ from pullqueue.clock import from_usec, to_usec
 from pullqueue.config.document import Mapping, Node, Place, Scalar, Sequence, describe
 from pullqueue.config.files import read_bytes
 from pullqueue.config.findings import Report, Reports, Severity, UnreadableError
+from pullqueue.config.programs import xml_message
 from pullqueue.config.reader import ParseResult, decode, read_tree
 from pullqueue.config.settings import Settings
 from pullqueue.config.values import as_integer, as_number, is_deployable_age, parse_age_limit
@@ -138,7 +139,9 @@ class _Reader:
             return
         if not isinstance(self._root, Mapping) or self._root.pair("cron") is None:
             place = self._root.place if self._root is not None else Place(0, 0)
-            message = "there is no `cron:`: write it, and the jobs as a list under it"
+            message = xml_message(self.result.source.text) or (
+                "there is no `cron:`: write it, and the jobs as a list under it"
+            )
             self._report(Report(place, message))
             return
         section = Section(self._root)

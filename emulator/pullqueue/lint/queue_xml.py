@@ -88,7 +88,7 @@ def convert_xml(data: bytes) -> Converted:
 class _Reader:
     """Reads the elements without their namespaces, and where each begins.
 
-    A document type, where entities are declared, is refused here: only the parser sees it whatever
+    Declarations, such as those of entities, are refused here: only the parser sees them whatever
     the encoding.
     """
 
@@ -100,7 +100,8 @@ class _Reader:
         self._depth = 0
         self._tree = TreeBuilder(insert_comments=True)
         self._parser = ParserCreate(namespace_separator="}")
-        self._parser.StartDoctypeDeclHandler = self._refuse_doctype
+        self._parser.StartDoctypeDeclHandler = self._check_doctype
+        self._parser.DefaultHandler = self._check_text
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
         self._parser.CharacterDataHandler = self._tree.data
@@ -111,8 +112,15 @@ class _Reader:
         self._parser.Parse(data, True)  # noqa: FBT003 - its signature
         return self._tree.close()
 
-    def _refuse_doctype(self, *_args: object) -> None:
-        raise QueueXmlError("a document type is declared: remove it")
+    def _check_doctype(self, *doctype: object) -> None:
+        has_declarations = doctype[-1]
+        if has_declarations:
+            raise QueueXmlError("the document type has declarations: remove them")
+
+    def _check_text(self, text: str) -> None:
+        """Refuse an entity of another file, which the parser would leave out."""
+        if text.startswith("&"):
+            raise QueueXmlError(f"the entity {shorten(text)} is not declared: write its text")
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         self._depth += 1

@@ -78,6 +78,7 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
         (f"{BACKOFF}3601\n", "5:5: min_backoff_seconds is 3601, and max_backoff_seconds is 3600: "),
         ("", "1:1: there is no `cron:`: write it, and the jobs as a list under it"),
         ("queue: []", "1:1: there is no `cron:`: write it, and the jobs as a list under it"),
+        ("<cronentries/>", "1:1: this looks like cron.xml, not YAML: convert it with `gcloud beta"),
         ("cron: 7", '1:7: `cron` is "7": it must be a list of jobs'),
         ("cron: [7]", '1:8: a job is "7": it must have `url` and `schedule`'),
         ("cron:\n- url: /a\n", "2:3: job 1 has no `schedule`: add one"),

@@ -224,10 +224,14 @@ def test_watching_checks_again_after_each_change(
     [
         (b"queue:", "not XML: "),
         (b"<queues/>", "the root is <queues>: it must be <queue-entries>"),
-        (b"<!DOCTYPE x><queue-entries/>", "a document type is declared"),
         (
             '<!DOCTYPE x [<!ENTITY a "b">]><queue-entries>&a;</queue-entries>'.encode("utf-16"),
-            "a document type is declared",
+            "the document type has declarations: remove them",
+        ),
+        (b"<!DOCTYPE x><queue-entries>&a;</queue-entries>", "not XML: "),
+        (
+            b'<!DOCTYPE x SYSTEM "x.dtd"><queue-entries>&a;</queue-entries>',
+            "the entity &a; is not declared: write its text",
         ),
         (b"<queue-entries><!ENTITY a 'b'></queue-entries>", "not XML: "),
         (b" " * 1_048_577, "the file is larger than 1,048,576 bytes"),
@@ -240,7 +244,7 @@ def test_what_is_not_a_queue_xml_is_refused_in_one_line(data: bytes, message: st
 
 
 FULL_XML = """\
-<?xml version="1.0" encoding="utf-8"?>
+<?xml version="1.0" encoding="utf-8"?><!DOCTYPE queue-entries PUBLIC "-//example//EN" "queue.dtd">
 <!-- before -->
 <queue-entries version="2" xmlns="http://appengine.google.com/ns/1.0" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
     xsi:noNamespaceSchemaLocation="queue.xsd">
