@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from itertools import compress
+from itertools import compress, count
 from operator import is_, ne
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 from pullqueue.testing.place import is_of_app
 
@@ -63,6 +64,8 @@ class _Loaded(NamedTuple):
     modules: list[ModuleType]
     variables: list[dict[str, Any]]
     """Those of each module."""
+    sizes: list[int]
+    """How many names each of a library had when it was looked at; -1: it was not."""
 
 
 def _loaded() -> _Loaded:
@@ -71,74 +74,85 @@ def _loaded() -> _Loaded:
     # By identity, which is ten times as fast as asking each of thousands what it is.
     if len(values) != len(latest.values) or not all(map(is_, values, latest.values)):
         modules = [each for each in values if isinstance(each, ModuleType)]
-        latest = _latest[0] = _Loaded(values, modules, [*map(vars, modules)])
+        sizes = [_libraries.get(id(module), (-1, module))[0] for module in modules]
+        latest = _latest[0] = _Loaded(values, modules, [*map(vars, modules)], sizes)
     return latest
 
 
-_latest = [_Loaded([], [], [])]
+_latest = [_Loaded([], [], [], [])]
 
 
-class _Looked:
-    """The modules that were looked at."""
+_Places: TypeAlias = dict[tuple[int, str], ModuleType]
+"""Modules, by their ids and names of what they have."""
 
-    def __init__(self, earlier: _Looked | None = None) -> None:
-        self.sizes: dict[int, int] = earlier.sizes.copy() if earlier else {}
-        """How many names they have, by their ids."""
-        self.modules: list[ModuleType] = [*earlier.modules] if earlier else []
-        """Themselves, so that no others have their ids."""
-        self.places: list[tuple[ModuleType, str]] = [*earlier.places] if earlier else []
-        """Where they have what can be replaced."""
 
-    def add(self, module: ModuleType, names: Iterable[str]) -> None:
-        """Add a module, and the names of what can be replaced."""
-        self.sizes[id(module)] = len(vars(module))
-        self.modules.append(module)
-        self.places += ((module, name) for name in names)
+class _Seen(NamedTuple):
+    """What a look at a module has found."""
+
+    ids: list[int]
+    """Those of its variables."""
+    names: list[str]
 
 
 class _Names:
     """Where modules have some objects, whatever their names are there.
 
     It takes 10 ms or more to look at all names of a program that has loaded the SDK. So only
-    modules are looked at that are new, or have got more names, and those of the app in each block.
+    modules are looked at that are new, or have got more names, and in each block those of the app
+    that have changed.
     """
 
     def __init__(self) -> None:
         self._known: set[int] = set()
-        self._looked = _Looked(_libraries)
+        self._places: _Places = {}
+        """Where modules have what can be replaced, but for those of libraries."""
         self._modules: list[ModuleType] = []
         self._sizes: list[int] = []
         """How many names they had at the last look."""
 
     def replace(self, replacements: Mapping[int, object]) -> None:
         """Replace objects, given by their ids."""
-        self._known.update(_usual(), replacements)
-        self._look()
-        for module, name in self._looked.places:
+        usual = {*_usual()}
+        self._known |= usual | replacements.keys()
+        self._look(only_usual=self._known == usual)
+        for (_, name), module in [*_places_of_libraries.items(), *self._places.items()]:
             value = vars(module).get(name)
             if id(value) in replacements:
                 setattr(module, name, replacements[id(value)])
 
-    def _look(self) -> None:
+    def _look(self, *, only_usual: bool) -> None:
         loaded = _loaded()
         sizes = [*map(len, loaded.variables)]
         if loaded.modules is self._modules and sizes == self._sizes:
             return
-        known = map(self._looked.sizes.get, map(id, loaded.modules))
-        for module in [*compress(loaded.modules, map(ne, sizes, known))]:
-            names = [*self._names_in(vars(module).copy())]
-            self._looked.add(module, names)
-            file = vars(module).get("__file__")
-            if file and not is_of_app(str(file), module.__name__):
-                _libraries.add(module, names)
+        for number in [*compress(count(), map(ne, sizes, loaded.sizes))]:
+            module, variables = loaded.modules[number], loaded.variables[number].copy()
+            ids = [*map(id, variables.values())]
+            can_be_seen = only_usual and type(module) is ModuleType  # others define equality
+            seen = _of_app.get(module) if can_be_seen else None
+            is_of_library = False
+            if seen is None or seen.ids != ids:
+                seen = _Seen(ids, self._names_in(variables, ids))
+                file, spec = variables.get("__file__"), variables.get("__spec__")
+                # A module without a file is Python's, or made by a test.
+                is_of_library = not is_of_app(str(file), module.__name__) if file else bool(spec)
+            places = {(id(module), name): module for name in seen.names}
+            if is_of_library:
+                _places_of_libraries.update(places)
+                _libraries[id(module)] = sizes[number], module
+                loaded.sizes[number] = sizes[number]
+                continue
+            self._places |= places
+            if can_be_seen:
+                _of_app[module] = seen
         self._modules, self._sizes = loaded.modules, sizes
 
-    def _names_in(self, known: dict[str, object]) -> Iterator[str]:
+    def _names_in(self, variables: dict[str, object], ids: list[int]) -> list[str]:
         # Those of the usual names can be something else now, such as a fake of a test.
-        yield from _USUAL.intersection(known)
-        # `map` halves the time that this takes.
-        if not self._known.isdisjoint(map(id, known.values())):
-            yield from (name for name, value in known.items() if id(value) in self._known)
+        names = [*_USUAL.intersection(variables)]
+        if not self._known.isdisjoint(ids):
+            names += compress(variables, map(self._known.__contains__, ids))
+        return names
 
 
 def _usual() -> Iterator[int]:
@@ -159,8 +173,11 @@ _REPLACED = {
     "time": ("monotonic", "sleep"),
 }
 _USUAL = frozenset(name for names in _REPLACED.values() for name in names)
-_libraries = _Looked()
-"""Those whose names are the same in all tests."""
+_libraries: dict[int, tuple[int, ModuleType]] = {}
+"""By id, modules whose names are the same in all tests, and how many those are."""
+_places_of_libraries: _Places = {}
+_of_app: WeakKeyDictionary[ModuleType, _Seen] = WeakKeyDictionary()
+"""The other modules, as they were looked at last for what is usually replaced."""
 _in_use: list[_Names] = []
 
 
