@@ -402,7 +402,7 @@ def test_tasks_without_end_hold_up_no_queue_and_no_stop(app: PushApp) -> None:
 
         app.on_request = add_more
         control.add("web", "/more")
-        until(lambda: len(app.received) > 60)
+        until(lambda: len(app.received) > 30)
         control.add("once", "/quick")
         until(lambda: "/quick" in app.paths())
         assert control.queue("web")["tasks"] > 0

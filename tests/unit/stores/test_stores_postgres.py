@@ -188,7 +188,7 @@ def test_a_reset_among_adds_fails_none(servers: tuple[Queue, Queue], start: Star
     contents = emulator.export()
 
     def add(queue: Queue) -> None:
-        for number in range(15):
+        for number in range(8):
             queue.add(b"work")
             queue.add_many([NewTask(name=f"{threading.get_ident()}-{number}-{n}") for n in "ab"])
 
