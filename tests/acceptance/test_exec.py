@@ -25,6 +25,7 @@ from executing import (
 from linting import run_pullqueue
 from programs import completed, running
 from push_app import until
+from tables import each_row
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cli.serve import report_tasks_left
@@ -270,7 +271,7 @@ USAGE = "pullqueue exec [OPTIONS] [QUEUE_YAML] -- COMMAND..."
 NO_COMMAND = "there is no command to run: write it after `--`"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "status", "message"),
     [
         ("", 2, USAGE),

@@ -10,6 +10,7 @@ import pytest
 from executing import QUEUE_YAML, SHOW_ENVIRONMENT, USE_QUEUE, Execute, forked_exec, on_sdk
 from linting import run_pullqueue
 from odd_servers import always_answering
+from tables import each_row
 
 from pullqueue import Emulator
 from pullqueue.cli import main
@@ -109,7 +110,7 @@ class TestJoining:
         assert done.exit_code == 3
         assert f"the server at {address} is not a pullqueue: pass another --url" in done.stderr
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("arguments", "advice"),
         [
             (["queue.yaml"], 'has a queue.yaml of its own: leave "queue.yaml" out'),

@@ -10,11 +10,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from linting import BAD, GOOD, ZERO_RATE, git, run, run_pullqueue, write
+from tables import each_row
 
 from pullqueue.lint.reporters import FORMATS
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "arguments", "status"),
     [
         (GOOD, [], 0),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from linting import GOOD, committed, run, run_pullqueue, write
+from tables import each_row
 
 SECRET = "hunter2"
 FILES = {
@@ -67,7 +68,7 @@ def project(folder: Path) -> Path:
     return project
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@each_row("command", COMMANDS)
 def test_link_out_of_the_project_is_refused_by_its_path(project: Path, command: str) -> None:
     before = sorted(project.parent.rglob("*"))
     done = run_pullqueue(*command.split(), stdin=GOOD)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from linting import BAD, GOOD, ZERO_RATE, committed, found, git, run, write
 from programs import completed
+from tables import each_row
 
 from pullqueue.lint.options import FileOptions
 
@@ -83,7 +84,7 @@ def test_pyproject_is_found_upward_and_options_of_the_command_win(folder: Path) 
     assert run("--fail-on", "error").exit_code == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("setting", "options", "rules"),
     [
         ("severity = {push-key-on-pull = 'warning'}", ["--select", "name-format"], ["name-format"]),
@@ -112,7 +113,7 @@ def test_selection_of_the_command_keeps_severities_of_the_file(folder: Path) -> 
 TABLE = "[tool.pullqueue.lint]\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("toml", "message"),
     [
         (f"{TABLE}selct = []", 'unknown setting "selct"'),

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 from control_client import ControlClient
 from plain_http import exchange
+from tables import each_row
 
 from pullqueue import Emulator
 from pullqueue.server.lifecycle import Server
@@ -34,7 +35,7 @@ def client(server: Server) -> ControlClient:
     return ControlClient(server)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         f"{TASKS}/x%0d%0aSet-Cookie:%20a=b",

@@ -14,6 +14,7 @@ import pytest
 from forking import forked
 from programs import running
 from stores import LONG
+from tables import each_row
 
 TASKS = "/_emulator/queues/pull/tasks"
 INSERT = "/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
@@ -135,7 +136,7 @@ def test_more_connections_than_files_end_no_server(tmp_path: Path) -> None:
 HEAD = b"POST %b %b" % (INSERT.encode(), HOST)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sent",
     [
         b"",

@@ -24,6 +24,7 @@ from linting import run_pullqueue
 from programs import completed, running
 from served import FIRST_WORDS, Served, free_port, serve_here, serving
 from services_client import APP, Client, RefusedError, datastore_pb
+from tables import each_row
 
 from pullqueue import Emulator, NewTask
 from pullqueue.stores import open_store
@@ -363,7 +364,7 @@ class TestRefusals:
         assert done.stderr.count("\n") == 1
         assert [path.name for path in folder.glob("tasks.db*")] == ["tasks.db"]
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("options", "status", "reason"),
         [
             ("--prot 1", 2, "there is no option `--prot`: did you mean `--port`?"),

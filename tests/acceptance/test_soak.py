@@ -11,6 +11,7 @@ from soak import Soak
 from soak_checker import check_journals
 from soak_workers import LEASE_SECONDS
 from stores import LONG
+from tables import each_row
 
 SECOND = 1_000_000
 SECONDS = 600.0 if LONG else 0.4
@@ -43,7 +44,7 @@ ADDED = [line("adding"), line("added")]
 DONE = [*ADDED, line("deleting")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lines", "fault"),
     [
         ([*DONE, leased(1, start=0), leased(2, start=30)], None),

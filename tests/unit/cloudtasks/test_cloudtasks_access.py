@@ -9,6 +9,7 @@ from typing import Any
 import jwt
 import pytest
 from cloudtasks_api import LOCATION, MADE, PULL, PUSH, Call, GrpcApi, RestApi, refused
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator, ManualClock, SystemClock
@@ -348,7 +349,7 @@ class TestPolicies:
         granted = {name.removeprefix("cloudtasks.") for name in answer.get("permissions", [])}
         assert granted == held
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("member", "grants"),
         [
             (f"user:{OTHER}", True),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from rest_app import methods_of
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue.cloudtasks.versions import V2BETA2, VERSIONS, Version
@@ -41,7 +42,7 @@ def shape(value: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("path", ["$discovery/rest?version=", "discovery/v1/apis/cloudtasks/"])
+@each_row("path", ["$discovery/rest?version=", "discovery/v1/apis/cloudtasks/"])
 def test_paths_parameters_and_messages_are_those_of_google(
     client: Client, google: dict[str, Any], version: Version, path: str
 ) -> None:

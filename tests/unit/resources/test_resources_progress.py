@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cloudtasks_api import PULL, RestApi, refused
 from scenes import LEASE, steps_of
+from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import (
@@ -295,7 +296,7 @@ def test_a_queue_says_why_its_tasks_do_not_move(state: ServerState, block: str) 
     assert (f"{shown_causes}: {found.severity}", found.text) == (causes, " ".join(lines))
 
 
-@pytest.mark.parametrize("name", ["pull", "push", "zero", "one"])
+@each_row("name", ["pull", "push", "zero", "one"])
 def test_a_queue_without_tasks_waits_for_nothing(state: ServerState, name: str) -> None:
     text, severity = ("its rate is 0", "warning") if name == "zero" else ("", "info")
     progress = of(state, name)
