@@ -25,7 +25,7 @@ from pullqueue.testing import (
     race_test,
     run_tasks,
 )
-from pullqueue.testing.exploration import search
+from pullqueue.testing.exploration import blocking, search
 from pullqueue.testing.place import app_modules
 
 HELPERS = {path.stem for path in Path(__file__).parents[2].glob("support/*.py")}
@@ -48,6 +48,12 @@ queue:
 def _few_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let races look less for failures of other kinds, after the first that they find."""
     monkeypatch.setattr(search, "_MORE", 1)
+
+
+@pytest.fixture
+def blocked_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take actors of races for blocked that reach no call for half a second, and not for two."""
+    monkeypatch.setattr(blocking, "_BLOCKED_CHECKS", 10)
 
 
 @pytest.fixture(autouse=True)

@@ -48,6 +48,7 @@ def count():
 """
 
 
+@pytest.mark.usefixtures("blocked_soon")
 @pytest.mark.parametrize("kind", ["Lock", "RLock", "Semaphore", "Condition"])
 def test_each_actor_has_its_own_lock_of_the_app(
     race: Run, queue: Queue, load: Load, kind: str

@@ -132,8 +132,9 @@ def test_a_lock_of_a_file_is_one_of_each_actor(
         race(read, copies=2, setup=setup, check=check, clock=False)
 
 
+@pytest.mark.usefixtures("blocked_soon")
 def test_an_actor_that_waits_for_another_is_blocked(race: Run, queue: Queue) -> None:
-    """Nothing says so at once, as it does for a lock: it reaches no call for two seconds."""
+    """Nothing says so at once, as it does for a lock: it reaches no call for some time."""
     ready = threading.Event()
 
     def wait() -> None:
@@ -147,11 +148,12 @@ def test_an_actor_that_waits_for_another_is_blocked(race: Run, queue: Queue) -> 
     race(wait, get_ready, setup=ready.clear, check=ready.is_set, schedules=1, clock=False)
 
 
+@pytest.mark.usefixtures("blocked_soon")
 def test_an_actor_that_is_busy_is_not_stuck(race: Run, queue: Queue) -> None:
     """Also if it uses only some of the processor."""
 
     def compute() -> None:
-        end, never = time.monotonic() + 2.5, threading.Event()
+        end, never = time.monotonic() + 0.8, threading.Event()
         while time.monotonic() < end:
             never.wait(0.02)
             sum(range(50_000))
