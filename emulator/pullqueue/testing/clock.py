@@ -42,6 +42,8 @@ _QUIET_TURNS = 100
 
 asyncio has no public way to see whether other tasks can still run.
 """
+_QUIET_TURNS_OF_SLEEPS = 10
+"""The same where each task is known to sleep; only callbacks can still run."""
 
 
 class FixtureClock(MovableClock):
@@ -193,7 +195,10 @@ class _Sleeper:
                     return
                 if min(self._sleeps) == end:
                     self._quiet_turns += 1
-                    if self._quiet_turns > _QUIET_TURNS:
+                    if self._quiet_turns > _QUIET_TURNS or (
+                        self._quiet_turns == _QUIET_TURNS_OF_SLEEPS
+                        and all(asleep.get(task) for task in asyncio.all_tasks())
+                    ):
                         self.sleep((end_usec - now_usec) / USEC_PER_SECOND)
                         continue
                 await real_sleep(0)
