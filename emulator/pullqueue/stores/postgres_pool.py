@@ -209,6 +209,8 @@ class Connections:
             num_workers=1,
             open=True,
         )
+        with suppress(PoolTimeout):  # or the first call would have one more opened
+            self._pool.wait(WAIT_SECONDS)
         self._deadlines = _Deadlines()
 
     @contextmanager
