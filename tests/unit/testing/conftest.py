@@ -25,7 +25,7 @@ from pullqueue.testing import (
     race_test,
     run_tasks,
 )
-from pullqueue.testing.exploration import blocking, search
+from pullqueue.testing.exploration import blocking, left_threads, search
 from pullqueue.testing.place import app_modules
 
 HELPERS = {path.stem for path in Path(__file__).parents[2].glob("support/*.py")}
@@ -54,6 +54,12 @@ def _few_failures(monkeypatch: pytest.MonkeyPatch) -> None:
 def blocked_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take actors of races for blocked that reach no call for half a second, and not for two."""
     monkeypatch.setattr(blocking, "_BLOCKED_CHECKS", 10)
+
+
+@pytest.fixture
+def idle_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take threads that handlers leave for idle after ten checks, and not after a hundred."""
+    monkeypatch.setattr(left_threads, "_IDLES", 10)
 
 
 @pytest.fixture(autouse=True)

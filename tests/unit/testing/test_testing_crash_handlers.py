@@ -509,6 +509,7 @@ def add_over_rest(_: Queue, server: Server) -> None:
 
 @pytest.mark.parametrize("add", [add_in_process, add_over_rest])
 @pytest.mark.parametrize("kind", ["pool", "thread"])
+@pytest.mark.usefixtures("idle_soon")
 def test_a_dead_handler_changes_nothing_after_the_test(
     crash: Run,
     emulator: Emulator,

@@ -308,6 +308,7 @@ def keep(payload: str) -> None:
     taskqueue.Queue("work").add(taskqueue.Task(payload=payload, method="PULL"))
 
 
+@pytest.mark.usefixtures("idle_soon")
 def test_a_dead_handler_does_not_use_services_after_the_test(crash: Run, pushed: Queue) -> None:
     tested = threading.Event()
     threads: list[threading.Thread] = []

@@ -98,8 +98,11 @@ def test_actors_that_choose_the_same_are_found_and_repeated(
     assert random.getstate() == state
 
 
-def test_the_result_names_the_numbers_that_were_tried(race: Run, queue: Queue) -> None:
+def test_the_result_names_the_numbers_that_were_tried(
+    race: Run, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Orders with two preemptions are run with the first of them only."""
+    monkeypatch.setattr(search, "SEQUENCES", sequences := 4)
 
     def wait() -> None:
         queue.get_task("one")
@@ -124,7 +127,7 @@ def test_the_result_names_the_numbers_that_were_tried(race: Run, queue: Queue) -
             text = f"with 19 other sequences of random numbers at most {most}"
             assert (text in str(result)) is (draw() != 0)
     none, one, two, *drawn = counts
-    assert drawn == [20 * none, 20 * one, two + 19 * one]
+    assert drawn == [sequences * none, sequences * one, two + (sequences - 1) * one]
 
 
 @pytest.mark.parametrize("name", DRAWING)
