@@ -98,7 +98,9 @@ def test_warnings_of_the_sdk(pytester: pytest.Pytester) -> None:
         def test_compilation():
             for name, module in [*sys.modules.items()]:
                 if name.startswith("google.appengine.") and module.__spec__.has_location:
-                    compile(Path(module.__file__).read_text(), module.__file__, "exec")
+                    text = Path(module.__file__).read_text()
+                    if "\\\\" in text:  # of an escape that is not valid
+                        compile(text, module.__file__, "exec")
     """)
 
     pytester.runpytest("-p", "no:cacheprovider").assert_outcomes(passed=2)

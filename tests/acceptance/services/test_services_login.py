@@ -35,6 +35,7 @@ def test_exec_names_the_user(app: tuple[str, str, Path]) -> None:
     browser.post(f"{url}/add", timeout=60)
     until((folder / "task.txt").exists)
     until(lambda: (folder / "task.txt").read_text() == "None\n")
+    assert {path.name for path in folder.iterdir()} == {"queue.yaml", "task.txt"}  # without --data
 
     browser.get(f"{url}/_ah/logout?continue=/", timeout=60)
     assert browser.get(url, timeout=60).text.startswith("nobody ")
