@@ -23,10 +23,13 @@ def service_stubs(names: Iterable[str], emulator: Emulator) -> Iterator[None]:
     Raises:
         ValueError: the testbed has no such service.
     """
+    services = [name for name in dict.fromkeys(names) if name != SERVICE]
+    if not services:
+        yield  # without the testbed, which imports the stubs of all services
+        return
     with warnings.catch_warnings(action="ignore"):  # at imports of the SDK
         from google.appengine.ext import testbed
     known = {name: init for name, init in testbed.INIT_STUB_METHOD_NAMES.items() if name != SERVICE}
-    services = [name for name in dict.fromkeys(names) if name != SERVICE]
     for name in services:
         if name not in known:
             raise ValueError(
