@@ -1,4 +1,4 @@
-"""Threads of one actor that go on side by side, of which `race_test` does not try all orders."""
+"""Threads of one actor that go on side by side, of which not all orders are tried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from pullqueue import Queue
-from pullqueue.testing import RaceResult
+from pullqueue.testing import CrashResult, RaceResult
 
 pytestmark = pytest.mark.slow
 
@@ -117,3 +117,21 @@ def test_threads_whose_order_cannot_matter_are_complete(race: Run, queue: Queue)
         in_threads(partial(queue.delete_tasks, "one"), partial(queue.delete_tasks, "two"))
 
     assert race(work, lambda: None, setup=setup).is_complete
+
+
+@pytest.mark.parametrize(("how", "is_named"), [(in_tasks, True), (in_tasks_one_by_one, False)])
+def test_a_crash_has_one_order_of_two_writes(
+    crash: Callable[..., CrashResult], queue: Queue, how: Callable[..., None], *, is_named: bool
+) -> None:
+    """A handler that marks what it has done, and does it, side by side was green by chance."""
+
+    def setup() -> None:
+        queue.add()
+        queue.add()
+
+    def work() -> None:
+        how(*(partial(queue.delete_tasks, task) for task in queue.lease_tasks(60, 2)))
+
+    result = crash(work, setup=setup)
+
+    assert ("threads of one actor (" in str(result)) is is_named

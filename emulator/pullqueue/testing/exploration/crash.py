@@ -23,6 +23,7 @@ from pullqueue.testing.exploration.results import CrashFailure, CrashResult, Cra
 from pullqueue.testing.memory import Memory
 from pullqueue.testing.place import note_apps
 from pullqueue.testing.points import Trial
+from pullqueue.testing.points.strands import noting_ends, without_orders
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.testing.undeleted import Undeleted
 
@@ -163,6 +164,8 @@ class _CrashTrial(Trial):
     """Number of those that the first run can have."""
     hides_responses: bool = False
     """True if it is not known of a handler of the first run when its response was sent."""
+    unordered: set[str] = field(default_factory=set)
+    """Where threads of one handler of the first run write, in an order that nobody decides."""
     undeleted: Undeleted = field(init=False, repr=False)
     """What is left of the run without a crash; of others, crashes can have used up the leases."""
     _last: CrashFailure | None = None
@@ -175,10 +178,12 @@ class _CrashTrial(Trial):
             yield "without crashes after what point() is called for"
         if self.hides_responses:
             yield "not of what handlers do after their responses (send=)"
+        if self.unordered:
+            yield without_orders(self.unordered)
 
     def failures(self, modes: tuple[QueueMode, ...], *, services: bool) -> list[CrashFailure]:
         """Run without a crash, then with each, and return what fails; `modes` are those to run."""
-        with self.observing(services=services):
+        with noting_ends, self.observing(services=services):
             stopwatch = Stopwatch()
             plans = self.without_crash(modes)
             self.planned = len(plans)
@@ -200,6 +205,8 @@ class _CrashTrial(Trial):
         self._run(injector, errors="raise")
         self.undeleted.look()
         self.hides_responses = any(each.hides_response for each in injector.attempts)
+        ran = (injector.worker, *injector.attempts)
+        self.unordered.update(*(each.strands.unordered for each in ran))
         if injector.refusal is not None:
             raise injector.refusal
         planned = list(injector.planned(errors=self.errors))

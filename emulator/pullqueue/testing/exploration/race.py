@@ -41,6 +41,7 @@ from pullqueue.testing.exploration.threads import following_threads
 from pullqueue.testing.memory import Memory
 from pullqueue.testing.place import note_apps
 from pullqueue.testing.points import Trial
+from pullqueue.testing.points.strands import noting_ends, without_orders
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.testing.undeleted import Undeleted
 from pullqueue.text import counted, quoted
@@ -168,6 +169,7 @@ def race_test(
     planned = None if replay is None else parse_replay(replay)
     with (
         environ_restored(),
+        noting_ends,
         following_threads,
         race.observing(services=services),
         own_random_numbers,
@@ -382,8 +384,7 @@ class _Race(Trial):
         if search.differs:
             bounds.append("whose calls differ from run to run")
         if self.unordered:
-            where = " and ".join(sorted(self.unordered)[:2])
-            bounds.append(f"without other orders of the threads of one actor ({where})")
+            bounds.append(without_orders(self.unordered))
         if search.only_first:
             where = " and ".join(sorted({str(place) for _, place in search.only_first})[:2])
             bounds.append(f"only the first with calls at {where}: setup may not reset everything")

@@ -280,4 +280,5 @@ class RaceResult(_Result):
     def _tried(self) -> str:
         if self.is_complete:
             return f"all {counted(int(self), 'order')} that can differ"
-        return f"{int(self):,} of about {self.estimate:,} orders, a sample"
+        orders = f"{self.estimate:,} order{'' if self.estimate == 1 else 's'}"
+        return f"{int(self):,} of about {orders}, a sample"

@@ -10,7 +10,6 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
@@ -21,7 +20,6 @@ from pullqueue.testing.interrupt import current_task
 from pullqueue.testing.patching import Patches
 from pullqueue.testing.place import is_frame_of_app
 from pullqueue.testing.points.actors import Awaited, current_actor
-from pullqueue.testing.points.strands import note_awaited
 
 _NAMED_BY_TARGET = re.compile(r"Thread-\d+(?: \((.*)\))?")
 """The name of a thread to which the app has given none; its number differs from run to run."""
@@ -106,9 +104,6 @@ def _followed(thread: threading.Thread) -> ThreadActor | None:
 def following_threads(patches: Patches) -> None:
     """Makes waits of actors' threads, and for them, end by the clock of the test, in a block."""
     patches.decorate(threading.Thread, "join", _joining)
-    patches.decorate(Future, "result", _awaiting)
-    patches.decorate(Future, "exception", _awaiting)
-    patches.decorate(ThreadPoolExecutor, "shutdown", _shutting_down)
     patches.decorate(threading.Condition, "wait", _settling)
     patches.decorate(threading.Event, "wait", _waiting)
 
@@ -119,34 +114,8 @@ def _joining(join: Callable[..., None]) -> Callable[..., None]:
         found = _followed(thread)
         if found is None or found.await_end(-1 if timeout is None else max(0, timeout)):
             join(thread, timeout)
-        if not thread.is_alive():
-            note_awaited(thread)
 
     return join_thread
-
-
-def _awaiting(await_end: Callable[..., object]) -> Callable[..., object]:
-    """Note that somebody has waited for a call of a pool."""
-
-    @wraps(await_end)
-    def await_noted(future: Future[object], timeout: float | None = None) -> object:
-        try:
-            return await_end(future, timeout)
-        finally:
-            if future.done():
-                note_awaited(future)
-
-    return await_noted
-
-
-def _shutting_down(shutdown: Callable[..., None]) -> Callable[..., None]:
-    @wraps(shutdown)
-    def shut_down(pool: ThreadPoolExecutor, wait: bool = True, **options: bool) -> None:  # noqa: FBT001, FBT002 - as the method
-        shutdown(pool, wait, **options)
-        if wait and (actor := current_actor()) is not None:
-            actor.strands.note_shutdown()
-
-    return shut_down
 
 
 def _settling(wait: Callable[..., bool]) -> Callable[..., bool]:

@@ -19,7 +19,7 @@ from pullqueue.push.request import PushResponse
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt
 from pullqueue.testing.patching import Patches
 from pullqueue.testing.place import Place, calling_place, is_frame_of_app
-from pullqueue.testing.points.footprint import Footprint
+from pullqueue.testing.points.footprint import EVERYTHING, Footprint
 from pullqueue.testing.points.strands import (
     Strand,
     Strands,
@@ -88,7 +88,9 @@ class Actor(Interrupter):
         """Note what it reads and writes beside its calls."""
 
     def note_call(self, footprint: Footprint, place: str) -> None:
-        """Note a call that it makes, and where."""
+        """Note a call that it makes, and where; a crash shows which of two writes was first."""
+        if footprint.writes:
+            self.strands.note(EVERYTHING, place)
 
     def wait_for(self, awaited: Awaited, seconds: float) -> bool:  # noqa: ARG002 - of those that can
         """Return when that is there; False: the time is over; less than 0 is forever."""

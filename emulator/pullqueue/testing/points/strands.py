@@ -7,17 +7,19 @@ such as for an event, are not, so that these threads count as side by side.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
+from pullqueue.testing.patching import Patches
 from pullqueue.testing.points.footprint import NOTHING, Footprint
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Strand:
     """What an actor does in one thread, or in one call of a pool of threads."""
 
@@ -46,6 +48,8 @@ _of_thread = threading.local()
 """`strand` is that of what a thread does now."""
 _strands: WeakKeyDictionary[object, Strand] = WeakKeyDictionary()
 """Those of threads, and of calls of pools."""
+_calls: WeakSet[Strand] = WeakSet()
+"""Those of calls of pools, also where nobody keeps what `submit` has returned."""
 
 
 class Strands:
@@ -88,11 +92,6 @@ class Strands:
                 if here in other.starters and not other.is_awaited:
                     other.above |= call
 
-    def note_shutdown(self) -> None:
-        """Note that somebody has waited for all calls of a pool."""
-        for each in self._all:
-            each.is_awaited |= each.is_over
-
 
 @contextmanager
 def acting_as(strand: Strand | None) -> Iterator[None]:
@@ -115,10 +114,46 @@ def name_strand(thread_or_future: threading.Thread | Future[Any], strand: Strand
         return
     _strands[thread_or_future] = strand
     if isinstance(thread_or_future, Future):
+        _calls.add(strand)
         thread_or_future.add_done_callback(lambda _: setattr(strand, "is_over", True))
 
 
-def note_awaited(thread_or_future: object) -> None:
-    """Note that somebody has waited for the end of a thread, or of a call of a pool."""
-    if (strand := _strands.get(thread_or_future)) is not None:
-        strand.is_awaited = True
+@Patches
+def noting_ends(patches: Patches) -> None:
+    """Notes, in a block, whose ends somebody has waited for."""
+    patches.decorate(threading.Thread, "join", _awaiting)
+    patches.decorate(Future, "result", _awaiting)
+    patches.decorate(Future, "exception", _awaiting)
+    patches.decorate(ThreadPoolExecutor, "shutdown", _shutting_down)
+
+
+def _awaiting(await_end: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(await_end)
+    def await_noted(
+        awaited: threading.Thread | Future[Any],
+        timeout: float | None = None,
+    ) -> Any:  # noqa: ANN401 - as the method
+        try:
+            return await_end(awaited, timeout)
+        finally:
+            is_over = awaited.done() if isinstance(awaited, Future) else not awaited.is_alive()
+            if is_over and (strand := _strands.get(awaited)) is not None:
+                strand.is_awaited = True
+
+    return await_noted
+
+
+def _shutting_down(shutdown: Callable[..., None]) -> Callable[..., None]:
+    @wraps(shutdown)
+    def shut_down(pool: ThreadPoolExecutor, wait: bool = True, **options: bool) -> None:  # noqa: FBT001, FBT002 - as the method
+        shutdown(pool, wait, **options)
+        for strand in [*_calls] if wait else ():
+            strand.is_awaited |= strand.is_over
+
+    return shut_down
+
+
+def without_orders(places: Iterable[str]) -> str:
+    """Return what a result says of threads whose order can matter; of two places where they are."""
+    where = " and ".join(sorted({*places})[:2])
+    return f"without other orders of the threads of one actor ({where})"
