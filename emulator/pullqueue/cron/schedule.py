@@ -168,6 +168,8 @@ def _calendar(found: re.Match[str]) -> Calendar:
         return Calendar(at=at, months=months, monthdays=monthdays)
     every = found["ordinals"] == "every"
     ordinals = range(1, 6) if every else _numbers(found["ordinals"], _ORDINALS, "an ordinal")
+    if found["days"] == "day" and not every:  # Google's parser: `1st day` is day 1 of the month
+        return Calendar(at=at, months=months, monthdays=frozenset(ordinals))
     weekdays = range(7) if found["days"] == "day" else _numbers(found["days"], _WEEKDAYS, "a day")
     return Calendar(
         at=at, months=months, weekdays=frozenset(weekdays), ordinals=frozenset(ordinals)
