@@ -524,7 +524,7 @@ def test_a_dead_handler_changes_nothing_after_the_test(
     begun: list[Callable[[], object]] = []
     send_of_sockets = socket.socket.send
 
-    with Server(emulator) as server, ThreadPoolExecutor(max_workers=8) as pool:
+    with Server(emulator) as server, ThreadPoolExecutor(max_workers=9) as pool:
         interceptors = len(emulator.interceptors)
 
         def wait_and_add(died: threading.Event) -> None:
