@@ -7,11 +7,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import pytest
 
 from pullqueue import Queue
 from pullqueue.testing import CrashResult, RaceResult
+from pullqueue.testing.exploration import blocking, schedule
 
 pytestmark = pytest.mark.slow
 
@@ -94,9 +96,27 @@ def in_a_thread_of_a_thread(first: Call, second: Call) -> None:
     ],
 )
 def test_threads_whose_order_can_matter_are_named(
-    race: Run, queue: Queue, how: Callable[..., None], *, is_complete: bool
+    race: Run,
+    queue: Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    how: Callable[..., None],
+    *,
+    is_complete: bool,
 ) -> None:
-    """Each run has one of their orders, as they come: a worker that loses an update was green."""
+    """Each run has one of their orders, as they come: a worker that loses an update was green.
+
+    In none an actor is blocked, which would be seen only after some time.
+    """
+    blocked: list[object] = []
+
+    def wait_for_end(ended: threading.Event, progress: Any, go_on: Any) -> None:
+        def go_on_without(*args: object) -> None:
+            blocked.append(args)
+            go_on(*args)
+
+        blocking.wait_for_end(ended, progress, go_on_without)
+
+    monkeypatch.setattr(schedule, "wait_for_end", wait_for_end)
 
     def count() -> None:
         queue.fetch_statistics()
@@ -104,6 +124,7 @@ def test_threads_whose_order_can_matter_are_named(
 
     result = race(lambda: how(count, count), lambda: None)
 
+    assert not blocked
     assert result.is_complete is is_complete
     assert ("threads of one actor (" in str(result)) is not is_complete
 

@@ -92,8 +92,7 @@ class Schedule:
         """Those that can begin, or have begun; of the tasks only these."""
         self._mutex = threading.RLock()
         self._ended = threading.Event()
-        self._is_stuck = False
-        """True if all actors are blocked, so that their threads never end."""
+        self._is_stuck = False  # True if all actors are blocked, so that their threads never end
         self._changes = 0
         """Number of calls after which a lease in vain may return tasks."""
 
@@ -216,13 +215,13 @@ class Schedule:
         finally:
             self.leave(actor)
 
-    def leave(self, actor: RacingActor) -> None:
-        """Pass on the turn of an actor that has ended."""
+    def leave(self, actor: RacingActor, *, is_over: bool = True) -> None:
+        """Pass on the turn of an actor that has ended, or to its other threads."""
         with self._mutex:
             self._progress += 1
-            actor.is_over = True
-            if self.current is actor or self.current is None:
-                self._hand_over(None)
+            actor.is_over |= is_over
+            if self.current is None or (self.current is actor and (is_over or actor.gates)):
+                self._hand_over(None if is_over else self.current)
 
     def follow(self, owner: RacingActor, thread: threading.Thread) -> AbstractContextManager[None]:
         """Return a context manager that follows a thread which an actor starts."""

@@ -203,8 +203,8 @@ class Turns(Protocol):
     def add_thread(self, actor: RacingActor) -> None:
         """Start to schedule a thread of an actor by itself."""
 
-    def leave(self, actor: RacingActor) -> None:
-        """Pass on the turn of an actor that has ended."""
+    def leave(self, actor: RacingActor, *, is_over: bool = True) -> None:
+        """Pass on the turn of an actor that has ended, or to its other threads."""
 
     def sleep(self, actor: RacingActor, seconds: float) -> None:
         """Let others go on until the clock has reached the end of a sleep."""
@@ -316,6 +316,10 @@ class RacingActor(Actor):
     def follow(self, thread: threading.Thread) -> AbstractContextManager[None]:
         """Return a context manager that follows a thread which it starts."""
         return self.schedule.follow(self, thread)
+
+    def pass_on(self) -> None:
+        """Pass the turn to its other threads: this one has ended, or waits for one of them."""
+        self.schedule.leave(self.here, is_over=False)
 
     def settle(self) -> None:
         """Note that this thread waits."""

@@ -103,6 +103,9 @@ class Actor(Interrupter):
     def await_thread(self, thread: threading.Thread) -> None:
         """Return when a thread that it has started waits or has ended."""
 
+    def pass_on(self) -> None:
+        """Pass the turn to its other threads: this one has ended, or waits for one of them."""
+
     def settle(self) -> None:
         """Note that this thread waits, if the actor has started it."""
 
@@ -361,6 +364,8 @@ def _of(
                 try:
                     return function(*args, **kwargs)
                 finally:
+                    if actor is not None:
+                        actor.pass_on()
                     if actor is not None and actor.has_ended:
                         _drop_requests()
         finally:
