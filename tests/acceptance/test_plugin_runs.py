@@ -26,17 +26,11 @@ def test_server(pullqueue_server, n):
 """
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["-p", "randomly", "-p", "no:xdist", "-p", "no:terminal", "-p", "no:logging"],
-        ["--import-mode=append", "-p", "no:cacheprovider"],
-        ["--import-mode=importlib", "--strict-markers", "--strict-config", "-p", "no:capture"],
-    ],
-)
-def test_each_way_to_run_passes_with_warnings_as_errors(
-    pytester: pytest.Pytester, arguments: list[str]
+def test_a_run_without_plugins_of_pytest_passes_with_warnings_as_errors(
+    pytester: pytest.Pytester,
 ) -> None:
+    without = [f"-pno:{name}" for name in ("cacheprovider", "capture", "logging", "terminal")]
+    options = ("--import-mode=importlib", "--strict-markers", "--strict-config", "-prandomly")
     pytester.makepyfile(test_it=SUITE)
 
-    assert pytester.runpytest("-W", "error", *arguments).ret == pytest.ExitCode.OK
+    assert pytester.runpytest("-Werror", *options, *without).ret == pytest.ExitCode.OK
