@@ -93,8 +93,9 @@ def test_cloud_tasks_is_served_over_grpc(execute: Execute) -> None:
 def test_its_file_is_reloaded(execute: Execute) -> None:
     program = (
         f"{CALL}print(call('server')['profile'], call('reload', {{}})['added'])\n"
-        "open('queue.yaml', 'a').write('- name: later\\n  mode: pull\\n')\n"
-        "while 'later' not in [queue['name'] for queue in call('queues')['queues']]: pass\n"
+        "import time; open('queue.yaml', 'a').write('- name: later\\n  mode: pull\\n')\n"
+        "while 'later' not in [queue['name'] for queue in call('queues')['queues']]:\n"
+        "    time.sleep(0.02)\n"
     )
 
     status, output, errors = execute("--watch", *on_sdk(program))
