@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
 
@@ -44,6 +44,15 @@ def beside_its_thread(first: Call, second: Call) -> None:
 def in_a_pool(*calls: Call) -> None:
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda call: call(), calls))
+
+
+def beside_its_pool(first: Call, second: Call) -> None:
+    """Another pool waits for its own calls only."""
+    with ThreadPoolExecutor() as pool:
+        wait([pool.submit(first)])
+        with ThreadPoolExecutor():
+            pass
+        second()
 
 
 def in_a_pool_one_by_one(*calls: Call) -> None:
@@ -88,6 +97,7 @@ def in_a_thread_of_a_thread(first: Call, second: Call) -> None:
         (in_a_pool, False),
         (in_tasks, False),
         (beside_its_thread, False),
+        (beside_its_pool, False),
         (in_threads_one_by_one, True),
         (in_a_pool_one_by_one, True),
         (in_pools_one_by_one, True),

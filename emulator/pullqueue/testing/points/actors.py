@@ -254,7 +254,7 @@ def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.
         starters, idents = (*started_by(), threading.get_ident()), list[int]()
         if of_app:
             begun[thread] = idents
-            name_strand(thread, strand := actor.strands.begin())
+            name_strand(strand := actor.strands.begin(), thread)
         else:
             strand = None
 
@@ -294,8 +294,8 @@ def _submitting(submit: Callable[..., Future[Any]]) -> Callable[..., Future[Any]
         strand = actor.strands.begin() if actor and is_new else current_strand()
         with _acting(None):  # threads of the pool are nobody's
             future = submit(pool, _of(actor, function, idents, strand), *args, **kwargs)
-        if is_new:
-            name_strand(future, strand)
+        if is_new and strand is not None:
+            name_strand(strand, future, pool)
         if actor is not None:
             begun[future] = idents
             _begins(future, actor)

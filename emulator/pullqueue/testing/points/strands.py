@@ -30,8 +30,6 @@ class Strand:
     calls: Footprint = NOTHING
     above: Footprint = NOTHING
     """What its starters have called since it began."""
-    is_over: bool = False
-    """True if it is a call of a pool that has returned."""
     is_awaited: bool = False
     """True once somebody has waited for its end."""
 
@@ -48,8 +46,8 @@ _of_thread = threading.local()
 """`strand` is that of what a thread does now."""
 _strands: WeakKeyDictionary[object, Strand] = WeakKeyDictionary()
 """Those of threads, and of calls of pools."""
-_calls: WeakSet[Strand] = WeakSet()
-"""Those of calls of pools, also where nobody keeps what `submit` has returned."""
+_of_pools: WeakKeyDictionary[ThreadPoolExecutor, WeakSet[Strand]] = WeakKeyDictionary()
+"""Those of the calls of each pool, also where nobody keeps what `submit` has returned."""
 
 
 class Strands:
@@ -108,14 +106,15 @@ def current_strand() -> Strand | None:
     return getattr(_of_thread, "strand", None)
 
 
-def name_strand(thread_or_future: threading.Thread | Future[Any], strand: Strand | None) -> None:
+def name_strand(
+    strand: Strand,
+    thread_or_future: threading.Thread | Future[Any],
+    pool: ThreadPoolExecutor | None = None,
+) -> None:
     """Say which thread, or call of a pool, has to be waited for."""
-    if strand is None:
-        return
     _strands[thread_or_future] = strand
-    if isinstance(thread_or_future, Future):
-        _calls.add(strand)
-        thread_or_future.add_done_callback(lambda _: setattr(strand, "is_over", True))
+    if pool is not None:
+        _of_pools.setdefault(pool, WeakSet()).add(strand)
 
 
 @Patches
@@ -147,8 +146,8 @@ def _shutting_down(shutdown: Callable[..., None]) -> Callable[..., None]:
     @wraps(shutdown)
     def shut_down(pool: ThreadPoolExecutor, wait: bool = True, **options: bool) -> None:  # noqa: FBT001, FBT002 - as the method
         shutdown(pool, wait, **options)
-        for strand in [*_calls] if wait else ():
-            strand.is_awaited |= strand.is_over
+        for strand in _of_pools.pop(pool, ()) if wait else ():
+            strand.is_awaited = True
 
     return shut_down
 
