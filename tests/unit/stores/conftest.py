@@ -27,10 +27,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marks = metafunc.definition.iter_markers("parametrize")
     if "url" in metafunc.fixturenames and not any("url" in mark.args[0] for mark in marks):
         names = [*STORES, *PROJECTS]
-        if not LONG and crc32(metafunc.function.__name__.encode()) % 2:
-            names.remove("sqlite")
-        elif not LONG:
-            names.remove("sqlite-project")
+        if not LONG:
+            number = crc32(metafunc.function.__name__.encode())
+            names.remove(("sqlite-project", "sqlite")[number % 2])
         metafunc.parametrize("url", names, indirect=True)
 
 

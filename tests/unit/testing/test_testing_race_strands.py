@@ -1,4 +1,4 @@
-"""Threads of one actor that go on side by side, of which not all orders are tried."""
+"""Parallel threads of one actor, of which not all orders are tried."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_threads_whose_order_cannot_matter_are_complete(race: Run, queue: Queue)
 def test_a_crash_has_one_order_of_two_writes(
     crash: Callable[..., CrashResult], queue: Queue, how: Callable[..., None], *, is_named: bool
 ) -> None:
-    """A handler that marks what it has done, and does it, side by side was green by chance."""
+    """A handler that marks what it has done, and does it, in parallel was green by chance."""
 
     def setup() -> None:
         queue.add()

@@ -35,7 +35,7 @@ REPLAY_DIFFERS = (
 )
 """Why a replay does not fit."""
 
-SETS_DIFFER = "where sets of texts have another order in each process: PYTHONHASHSEED is not set"
+SETS_DIFFER = "where sets of strings have another order in each process: PYTHONHASHSEED is not set"
 """Why a replay that does not fail may say nothing."""
 
 

@@ -366,8 +366,8 @@ def _of(
                 finally:
                     if actor is not None:
                         actor.pass_on()
-                    if actor is not None and actor.has_ended:
-                        _drop_requests()
+                        if actor.has_ended:
+                            _drop_requests()
         finally:
             _of_thread.starters = before
 

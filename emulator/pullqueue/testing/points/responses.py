@@ -23,13 +23,12 @@ if TYPE_CHECKING:
 _Message: TypeAlias = MutableMapping[str, Any]
 _Asgi: TypeAlias = Callable[..., Awaitable[None]]
 
-_is_inner: ContextVar[bool] = ContextVar("is_inner", default=False)
-"""True where an app handles a request; one that it passes on to a mounted app is the same."""
+_is_handling: ContextVar[bool] = ContextVar("is_handling", default=False)
 
 
 def is_handling() -> bool:
-    """Return whether this is called by an app of Starlette, which has not ended its response."""
-    return _is_inner.get()
+    """Return whether an app of Starlette calls this while it handles a request."""
+    return _is_handling.get()
 
 
 def note_response(response: PushResponse | None) -> None:
@@ -72,7 +71,7 @@ def noting_end(app: WSGIApplication) -> WSGIApplication:
 def _noting_end_of_asgi(call: _Asgi) -> _Asgi:
     @wraps(call)
     async def handle(app: object, scope: _Message, receive: object, send: _Asgi) -> None:
-        if scope["type"] != "http" or _is_inner.get():
+        if scope["type"] != "http" or is_handling():  # or it is mounted in another app
             await call(app, scope, receive, send)
             return
         statuses: list[int] = []
@@ -85,11 +84,11 @@ def _noting_end_of_asgi(call: _Asgi) -> _Asgi:
                 note_response(PushResponse(statuses[-1]))
 
         note_response(None)
-        token = _is_inner.set(True)
+        token = _is_handling.set(True)
         try:
             await call(app, scope, receive, send_noted)
         finally:
-            _is_inner.reset(token)
+            _is_handling.reset(token)
 
     return handle
 

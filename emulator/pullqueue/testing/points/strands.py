@@ -1,7 +1,7 @@
-"""Threads of one actor that go on side by side, in an order that nobody decides.
+"""Parallel threads of one actor, whose calls come in an order that nobody decides.
 
 Who waits for the end of another by `join`, `result` or `shutdown` is known. Other ways of waiting,
-such as for an event, are not, so that these threads count as side by side.
+such as for an event, are not, so that these threads count as parallel.
 """
 
 from __future__ import annotations
