@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 import re
+import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from decimal import Decimal
+from functools import partial
+from queue import Queue as Orders
 from typing import Any
 
 import pytest
 from places import place
 
-from pullqueue import DeadlineExceededError, Emulator, Queue
+from pullqueue import DeadlineExceededError, Emulator, Queue, Task
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.testing import Crash, CrashTestError, exhaust
 
@@ -285,6 +289,41 @@ def test_a_worker_with_threads_of_its_own_is_killed_in_the_one_that_calls(
             future.result()
 
     assert crash(work, setup=app.start, check=app.check) >= 12
+
+
+def by_event() -> tuple[Callable[[], object], Callable[[], object]]:
+    event = threading.Event()
+    return event.wait, event.set
+
+
+def by_queue() -> tuple[Callable[[], object], Callable[[], object]]:
+    orders: Orders[int] = Orders()
+    return orders.get, partial(orders.put, 1)
+
+
+def by_barrier() -> tuple[Callable[[], object], Callable[[], object]]:
+    barrier = threading.Barrier(2)
+    return barrier.wait, barrier.wait
+
+
+@pytest.mark.parametrize("make", [by_event, by_queue, by_barrier])
+def test_a_worker_that_waits_for_a_thread_dies_with_it(
+    crash: Run, queue: Queue, make: Callable[[], tuple[Callable[[], object], Callable[[], object]]]
+) -> None:
+    """It would wait forever."""
+
+    def work() -> None:
+        for task in queue.lease_tasks(60, 1):
+            wait, go_on = make()
+            threading.Thread(target=delete, args=(task, go_on)).start()
+            wait()
+
+    def delete(task: Task, go_on: Callable[[], object]) -> None:
+        with suppress(DeadlineExceededError):
+            queue.delete_tasks(task)
+        go_on()
+
+    assert crash(work, setup=queue.add) == 6
 
 
 def test_a_worker_that_never_deletes_is_reported(crash: Run, queue: Queue) -> None:

@@ -18,6 +18,7 @@ from pullqueue.testing import arguments
 from pullqueue.testing.arguments import Severity
 from pullqueue.testing.draining import Driver, Worker
 from pullqueue.testing.exploration.injector import CALLER_GETS_ERROR, CrashInjector, CrashPlan
+from pullqueue.testing.exploration.left_threads import ending_waits
 from pullqueue.testing.exploration.progress import Stopwatch
 from pullqueue.testing.exploration.results import CrashFailure, CrashResult, CrashTestError
 from pullqueue.testing.memory import Memory
@@ -183,7 +184,7 @@ class _CrashTrial(Trial):
 
     def failures(self, modes: tuple[QueueMode, ...], *, services: bool) -> list[CrashFailure]:
         """Run without a crash, then with each, and return what fails; `modes` are those to run."""
-        with noting_ends, self.observing(services=services):
+        with noting_ends, ending_waits, self.observing(services=services):
             stopwatch = Stopwatch()
             plans = self.without_crash(modes)
             self.planned = len(plans)

@@ -58,6 +58,8 @@ class Actor(Interrupter):
         self.has_ended = False
         """True once it was ended, after which none of its calls is carried out."""
         self.strands = Strands()
+        self.waits: list[threading.Condition] = []
+        """What its threads wait for, in code of the app."""
         self.thread_id = 0
         """Of the last thread that has begun to act for it."""
         self.held: list[Callable[[], None]] | None = None
@@ -77,6 +79,8 @@ class Actor(Interrupter):
         """
         with self._carrying_out:
             self.has_ended = True
+        for condition in [*self.waits]:
+            _wake(condition)
         super().end()
 
     def check_alive(self) -> None:
@@ -171,6 +175,17 @@ def caller(port: str | None) -> tuple[Actor | None, Place | None]:
     actor, place, server = _clients[port]
     served.add(server)
     return actor, place
+
+
+def _wake(condition: threading.Condition) -> None:
+    """Wake who waits, in a thread, since this one, or another that goes on, can have the lock."""
+
+    def notify() -> None:
+        with condition:
+            condition.notify_all()
+
+    with _acting(None):
+        threading.Thread(target=notify, daemon=True).start()
 
 
 _SUBMITTING = frozenset({"asyncio.base_events", "concurrent.futures._base"})
