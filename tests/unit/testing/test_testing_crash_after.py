@@ -294,7 +294,7 @@ def test_a_thread_that_goes_on_is_named(
     crash: Run, queue: Queue, mails: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it does something, or waits, such as a timer."""
-    monkeypatch.setattr(left_threads, "_MOST_CHECKS", 100)
+    monkeypatch.setattr(left_threads, "_MOST_CHECKS", 20)
     goes_on, waits, started = [True], Event(), set[object]()
 
     def work() -> None:

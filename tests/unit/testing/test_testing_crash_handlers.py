@@ -283,7 +283,7 @@ def test_a_dead_handler_changes_nothing(
         for thread in dying.threads:
             thread.join()
         if how == "generating":
-            gc.collect()  # closes generators that are left
+            gc.collect(1)  # closes generators that are left
         return not queue.list_tasks(10) and not dying.file.exists()
 
     assert crash(setup=pushed.add, check=check, send=send) == 4
@@ -574,7 +574,7 @@ def test_a_call_under_way_is_carried_out_before_its_handler_dies(
         if call.queue is not queue or call.verb != "add":
             return call_next()
         under_way.set()
-        died.wait(0.1)
+        died.wait(0.02)
         late.append(died.is_set())
         return call_next()
 
