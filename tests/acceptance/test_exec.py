@@ -237,22 +237,13 @@ time.sleep(600)
         assert exec_.stdout is not None
         try:
             child, pid = sorted([exec_.stdout.readline(), exec_.stdout.readline()], reverse=True)
-            until(lambda: "_watcher.py" in ps_of(pid.strip()))
+            children = ("ps", "-ww", "-o", "args=", "--ppid", pid.strip())
+            until(lambda: "_watcher.py" in completed(children).stdout)
         finally:
             exec_.kill()
 
         assert child == "child\n"
         assert exec_.stdout.read() == ""
-
-
-def ps_of(pid: str) -> str:
-    table = subprocess.run(
-        ["ps", "-ww", "-o", "args=", "--ppid", pid],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    return table.stdout
 
 
 def test_a_command_that_is_not_there(execute: Execute, app_folder: Path) -> None:

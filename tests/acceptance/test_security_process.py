@@ -106,12 +106,9 @@ def test_serving_listens_to_one_port_of_this_machine(
 def listening() -> set[str]:
     """Return the addresses at which this process listens."""
     names = {path.readlink().name for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
-    table = [line.split() for name in ("tcp", "tcp6") for line in lines_of(name)]
+    files = [Path("/proc/net", name).read_text("ascii") for name in ("tcp", "tcp6")]
+    table = [line.split() for text in files for line in text.splitlines()[1:]]
     return {line[1] for line in table if line[3] == "0A" and f"socket:[{line[9]}]" in names}
-
-
-def lines_of(name: str) -> list[str]:
-    return Path("/proc/net", name).read_text("ascii").splitlines()[1:]
 
 
 @pytest.fixture
