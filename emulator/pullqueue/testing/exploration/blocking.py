@@ -42,7 +42,7 @@ def wait_for_end(
     stuck.
     """
     before, cpu_seconds = -1, 0.0
-    quiet = idle = 0
+    quiet = in_time = idle = 0
     busy_seconds = 0.0
     checked = monotonic()
     while not ended.wait(_CHECK_SECONDS):
@@ -52,12 +52,13 @@ def wait_for_end(
         number, locked_checks = progress()
         is_quiet, before = before == number, number
         quiet = quiet + 1 if is_quiet else 0
+        in_time = in_time + (not is_late) if is_quiet else 0
         if used >= _IDLE_CPU_SECONDS or not is_quiet:
             idle = 0
         elif not is_late:  # or else the machine is too busy to run this process
             idle += 1
         busy_seconds = busy_seconds + used if is_quiet else 0.0
-        is_locked = locked_checks and quiet == idle == locked_checks
+        is_locked = locked_checks and not is_late and in_time == idle == locked_checks
         if is_locked or (quiet and quiet % _BLOCKED_CHECKS == 0):
             most = _BLOCKED_CHECKS * (_STUCK_FACTOR if locked_checks else 1)
             go_on(before, idle >= most or busy_seconds > _BUSY_CPU_SECONDS)
