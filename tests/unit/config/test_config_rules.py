@@ -234,9 +234,9 @@ FILES = {
     "misfit tag": (b"queue: !!int ls\n", "yaml-tag"),
     "two documents, first empty": (b"---\n---\nqueue: []\n", "empty-file"),
     "sign in a list": (b"queue: [=]\n", "yaml-tag"),
-    "digits": (b"queue:\ntotal_storage_limit: " + b"1" * 100_000 + b"X", "storage-limit-format"),
+    "digits": (b"queue:\ntotal_storage_limit: " + b"1" * 200_000 + b"X", "storage-limit-format"),
     "dots": (
-        b"queue:\n- name: a\n  mode: pull\n  acl:\n  - user_email: a@%s@" % (b"a." * 50_000),
+        b"queue:\n- name: a\n  mode: pull\n  acl:\n  - user_email: a@%s@" % (b"a." * 100_000),
         "acl-email-format",
     ),
     "sexagesimal": (b"queue:\ntotal_storage_limit: " + b"1:30" * 100_000, "storage-limit-format"),
