@@ -46,6 +46,30 @@ def in_a_pool(*calls: Call) -> None:
         list(pool.map(lambda call: call(), calls))
 
 
+def before_its_thread(first: Call, second: Call) -> None:
+    """As it happens: how an event orders threads is not known."""
+    happened = threading.Event()
+
+    def wait_and_call() -> None:
+        happened.wait()
+        first()
+
+    thread = threading.Thread(target=wait_and_call)
+    thread.start()
+    second()
+    happened.set()
+    thread.join()
+
+
+def in_threads_one_by_one_while_another_waits(*calls: Call) -> None:
+    is_over = threading.Event()
+    thread = threading.Thread(target=is_over.wait)
+    thread.start()
+    in_threads_one_by_one(*calls)
+    is_over.set()
+    thread.join()
+
+
 def beside_its_pool(first: Call, second: Call) -> None:
     """Another pool waits for its own calls only."""
     with ThreadPoolExecutor() as pool:
@@ -97,8 +121,10 @@ def in_a_thread_of_a_thread(first: Call, second: Call) -> None:
         (in_a_pool, False),
         (in_tasks, False),
         (beside_its_thread, False),
+        (before_its_thread, False),
         (beside_its_pool, False),
         (in_threads_one_by_one, True),
+        (in_threads_one_by_one_while_another_waits, True),
         (in_a_pool_one_by_one, True),
         (in_pools_one_by_one, True),
         (in_tasks_one_by_one, True),
