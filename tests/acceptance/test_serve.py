@@ -7,7 +7,6 @@ import re
 import shlex
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ import requests
 from cloudtasks_interface import grpc_client
 from forking import forked
 from linting import run_pullqueue
-from programs import completed, running
+from programs import running
 from served import FIRST_WORDS, Served, free_port, serve_here, serving
 from services_client import APP, Client, RefusedError, datastore_pb
 from tables import each_row
@@ -490,14 +489,3 @@ class TestFilesOfProjects:
         with serving("--watch", *option, folder=folder) as served:
             billing.write_text("queue:\n- {name: refunds, mode: pull}\n")
             served.log_line("billing.yaml is applied: added refunds")
-
-
-def test_help_waits_for_no_server() -> None:
-    program = (
-        "import sys; from pullqueue.cli import main; main(['--help']); "
-        "print({'flask', 'waitress', 'yaml', 'jsonschema'} & set(sys.modules))"
-    )
-    shown = completed([sys.executable, "-c", program], check=True)
-
-    assert "  serve " in shown.stdout
-    assert shown.stdout.endswith("set()\n")

@@ -53,14 +53,20 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = pullqueue.Emulater
 
 
-def test_importing_brings_nothing_heavy_along() -> None:
+def test_neither_imports_nor_help_bring_anything_heavy_along() -> None:
     """The package, its stores and its helpers for tests; test_plugin_basics has the plugin."""
-    code = "import sys, pullqueue.stores, pullqueue.testing; print(*sys.modules)"
+    code = (
+        "import sys, pullqueue.stores, pullqueue.testing; print(*sys.modules); "
+        "from pullqueue.cli import main; main(['--help']); print(*sys.modules)"
+    )
     env = {key: value for key, value in os.environ.items() if not key.startswith("COVERAGE")}
-    loaded = {*completed([sys.executable, "-c", code], check=True, env=env).stdout.split()}
+    done = completed([sys.executable, "-c", code], check=True, env=env)
+    imported, *shown, after_help = done.stdout.splitlines()
 
-    heavy = {"click", "flask", "google.appengine", "jsonschema", "psycopg", "sqlite3"}
-    assert not {*heavy, "werkzeug", "yaml"} & loaded
+    heavy = {"flask", "google.appengine", "jsonschema", "psycopg", "sqlite3", "werkzeug", "yaml"}
+    assert not {*heavy, "click"} & {*imported.split()}
+    assert "  serve " in "".join(shown)
+    assert not {*heavy, "waitress"} & {*after_help.split()}
 
 
 def modules_of(part: str) -> list[Path]:
