@@ -326,6 +326,23 @@ def test_a_worker_that_waits_for_a_thread_dies_with_it(
     assert crash(work, setup=queue.add) == 6
 
 
+def test_a_worker_that_waits_already_dies_with_its_thread(crash: Run, queue: Queue) -> None:
+    def work() -> None:
+        deleted = threading.Condition()
+        for task in queue.lease_tasks(60, 1):
+            with deleted:
+                threading.Thread(target=delete, args=(task, deleted)).start()
+                deleted.wait()
+
+    def delete(task: Task, deleted: threading.Condition) -> None:
+        with deleted:  # as soon as the worker waits
+            with suppress(DeadlineExceededError):
+                queue.delete_tasks(task)
+            deleted.notify()
+
+    assert crash(work, setup=queue.add) == 6
+
+
 def test_a_worker_that_never_deletes_is_reported(crash: Run, queue: Queue) -> None:
     with pytest.raises(
         AssertionError, match=r"^crash_test: the worker was called 3 times, and the "
