@@ -57,8 +57,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each test through each interface that has what it is about.
 
     Which project or location is called is decided before what is done there, so that each test
-    runs in one other of them, and the stores have rules of their own, so that it runs in one
-    database; the nightly run has all.
+    runs in one other of them; the nightly run has all.
     """
     if "interface" in metafunc.fixturenames:
         # The controller of xdist loads this file, and would load Google's clients, too.
@@ -66,10 +65,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
         has_push = "push" in metafunc.fixturenames
         names = [*(PUSH_INTERFACES if has_push else INTERFACES)]
+        others = [name for name in names if name.endswith(("-project", "-location"))]
         if not LONG:
-            number = crc32(metafunc.function.__name__.encode())
-            for ends in (("-project", "-location"), ("-sqlite", "-postgres")):
-                others = [name for name in names if name.endswith(ends)]
-                others.pop(number % len(others))
-                names = [name for name in names if name not in others]
+            others.pop(crc32(metafunc.function.__name__.encode()) % len(others))
+            names = [name for name in names if name not in others]
         metafunc.parametrize("interface", names, indirect=True)
