@@ -45,7 +45,7 @@ SLOW |= {
 LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
 settings.register_profile(
     "pullqueue",
-    max_examples=1000 if LONG else 15,
+    max_examples=1000 if LONG else 25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -79,14 +79,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Have garbage looked for only in what the tests make, not among thousands of tests.
-
-    And less often: tests that parse all modules take twice as long with the 700 of Python.
-    """
+    """Have garbage looked for only in what the tests make, not among thousands of tests."""
     gc.disable()
     yield
     gc.freeze()
-    gc.set_threshold(10_000)
     gc.enable()
 
 

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
-from zlib import crc32
 
 import pytest
 from store_rules import LIMITS, Start, config_of
@@ -18,22 +17,13 @@ from pullqueue.engine.store import StoreFactory
 from pullqueue.stores import open_store
 
 CONFIG = config_of(2)
+
+
 PROJECTS = {"sqlite-project": "sqlite"} | ({"postgres-project": "postgres"} if LONG else {})
 """Stores of which another project than the server's own is tried."""
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test in each store: in SQLite in one of the two projects, but nightly in both."""
-    marks = metafunc.definition.iter_markers("parametrize")
-    if "url" in metafunc.fixturenames and not any("url" in mark.args[0] for mark in marks):
-        names = [*STORES, *PROJECTS]
-        if not LONG:
-            number = crc32(metafunc.function.__name__.encode())
-            names.remove(("sqlite-project", "sqlite")[number % 2])
-        metafunc.parametrize("url", names, indirect=True)
-
-
-@pytest.fixture
+@pytest.fixture(params=(*STORES, *PROJECTS))
 def url(request: pytest.FixtureRequest) -> Iterator[str]:
     """Yield the URL of each store in turn."""
     with store_url(PROJECTS.get(request.param, request.param)) as url:

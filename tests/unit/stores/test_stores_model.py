@@ -368,7 +368,7 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("store", "examples"), [("memory", 10), ("sqlite", 4), ("postgres", 1)])
+@pytest.mark.parametrize(("store", "examples"), [("memory", 20), ("sqlite", 4), ("postgres", 1)])
 def test_engine_and_model_agree(store: str, examples: int) -> None:
     """After any operations, in any order and in each store, both have the same tasks."""
     with store_url(store) as url:
