@@ -32,7 +32,7 @@ pytestmark = pytest.mark.pullqueue(config=QUEUE_YAML)
 Run = Callable[..., pytest.RunResult]
 
 
-def test_loading_the_plugin_imports_nothing_heavy(
+def test_the_plugin_and_its_fixtures_import_what_they_need(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others import what they like
@@ -47,11 +47,15 @@ def test_loading_the_plugin_imports_nothing_heavy(
         def test_modules():
             assert "pytest_pullqueue.plugin" in sys.modules
             assert not HEAVY & set(sys.modules)
+
+        def test_modules_of_the_sdk(pullqueue_sdk):
+            assert "google.appengine.api.taskqueue" in sys.modules
+            assert "google.appengine.ext.testbed" not in sys.modules  # has stubs of all services
     """)
 
     result = pytester.runpytest_subprocess("-p", "pytest_pullqueue.plugin")
 
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=2)
 
 
 def test_emulator_alone_leaves_time_running(pullqueue_emulator: Emulator) -> None:
