@@ -126,7 +126,7 @@ def test_a_cron_yaml_is_not_read_as_a_queue_yaml(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["cron.yml", "cron_prod.yaml", "jobs.yaml"])
 def test_a_cron_yaml_with_another_name_is_checked(folder: Path, name: str) -> None:
-    """It is renamed for each environment."""
+    """Teams rename it for each environment."""
     (folder / name).write_text(BAD_CRON)
     assert run(name, "--format", "concise").stdout == CRON_FINDINGS.replace("cron.yaml", name)
 

@@ -265,7 +265,7 @@ def _sleep_replaced(patches: Patches) -> None:
     def time_monotonic() -> float:
         """Return the real time and what was slept, so that a loop with a deadline ends."""
         sleeper = _current_sleeper()
-        caller = str(sys._getframe(1).f_globals.get("__name__"))  # noqa: SLF001 - the same
+        caller = str(sys._getframe(1).f_globals.get("__name__"))  # noqa: SLF001 - documented, of CPython
         if sleeper is None or caller.partition(".")[0] in _WAITING:
             return real_monotonic()
         return real_monotonic() + sleeper.slept_seconds

@@ -277,7 +277,7 @@ class TestCreateQueue:
     def test_a_routing_has_the_host_that_it_leads_to(
         self, call: Call, location: str, routing: dict[str, str], host: str
     ) -> None:
-        """It names no region that App Engine does not have."""
+        """The host names no region that App Engine does not have."""
         parent = f"projects/app/locations/{location}"
         queue = {"name": f"{parent}/queues/made", "appEngineRoutingOverride": routing}
 

@@ -314,7 +314,7 @@ def test_the_page_of_the_server_says_what_runs_where(shown: ConsoleClient) -> No
 
 
 def test_the_history_of_a_task_names_who_did_it(console: ConsoleClient) -> None:
-    """It names interface and client, and links to the request, which links to the task; the list of
+    """With interface and client, and links to the request, which links to the task; the list of
     requests says what each led to, and is filtered.
     """
     path = f"{QUEUES}/pull/tasks"

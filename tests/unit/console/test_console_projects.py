@@ -98,7 +98,7 @@ def test_the_menu_leads_to_a_project(console: ConsoleClient) -> None:
 
 
 def test_a_page_of_an_unknown_project_has_links_to_the_own_one(console: ConsoleClient) -> None:
-    """It says what is meant."""
+    """Its sentence names the project that is meant."""
     for address in ("/console/?project=test-8", "/projects/test-8/console/clock"):
         reply = console.http.get(address)
 

@@ -374,7 +374,7 @@ def test_a_queue_without_a_rate_says_that_nothing_is_sent() -> None:
 
 
 def test_a_task_from_before_its_queue_was_a_push_queue_is_listed() -> None:
-    """It has no request, so it cannot be run."""
+    """Such a task has no request, so that it cannot be run."""
     emulator = Emulator.from_text("queue: [{name: mail, mode: pull}]")
     emulator.queue("mail").add(name="old")
     emulator.reconfigure(Emulator.from_text("queue: [{name: mail, rate: 1/s}]").config)

@@ -143,7 +143,7 @@ def test_a_deployment_resumes_a_queue_with_a_rate_unless_the_file_says_no(
 
 
 def test_a_limit_that_the_file_does_not_have_is_removed() -> None:
-    """It is sent as 0, unlike a rate of 0."""
+    """The request has 0 for it, unlike for a rate of 0."""
     (plan,) = planned(PLAIN, {**MAIL, "retryConfig": {**RETRY, "maxRetryDuration": "3600s"}})
 
     assert [tuple(change) for change in plan.changes] == [("task_age_limit", "3600s", "no limit")]

@@ -354,7 +354,7 @@ class TestOutcomes:
     def test_a_lost_lease_is_not_renewed(
         self, emulator: Emulator, other: Queue, clock: ManualClock, change: str
     ) -> None:
-        """It is looked at once it is older than that: what was frozen finds out what was done."""
+        """A lease that is older is looked at: what was frozen finds out what was done."""
         add(other, "a")
         running = started(Dispatcher(emulator), other, "a")
         assert running.is_own(renewed_within=-1)
@@ -654,7 +654,7 @@ class TestFaults:
     def test_an_interceptor_that_fails_leaves_the_error_of_the_app(
         self, emulator: Emulator
     ) -> None:
-        """It is not a fault, so that the response has no number."""
+        """The error is not a fault, so that the response has no number."""
 
         def fail(call: QueueCall, proceed: Callable[[], object]) -> object:
             result = proceed()

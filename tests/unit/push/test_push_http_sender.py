@@ -253,7 +253,7 @@ def test_an_invalid_response_is_none_and_the_reason_says_why(
 
 
 def test_a_refused_connection_is_an_attempt_without_response(sender: HttpSender) -> None:
-    """It is known then that the address refuses, but not after one that is late."""
+    """After one that is refused, but not after one that is late, the address is known to refuse."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
     late = send(sender, PUSH._replace(deadline_seconds=0), url)

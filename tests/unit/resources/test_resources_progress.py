@@ -518,7 +518,7 @@ def test_faults_that_can_trigger_on_the_next_attempts_are_named(
 def test_a_queue_says_since_when_its_attempts_fail(
     state: ServerState, clock: ManualClock, push: Queue
 ) -> None:
-    """It begins again after a success, also after that of a minute in which others failed."""
+    """The time begins again after a success, also in a minute in which others failed."""
     found = []
     for statuses in ([500], [200], [500, 200], [500], [], [500], [500]):
         clock.advance(60)

@@ -44,7 +44,7 @@ def test_queues_are_listed_with_their_numbers(control: ControlClient, emulator: 
 def test_an_error_says_what_became_of_a_task(
     control: ControlClient, server: Server, emulator: Emulator
 ) -> None:
-    """It succeeded, or is exhausted, and how to add it again."""
+    """Whether it succeeded or is exhausted, and how to add it again."""
     for name, status in (("done", 200), ("lost", 500)):
         task = emulator.queue("push").add(name=name)
         attempts = AttemptRecord(1, status=status)

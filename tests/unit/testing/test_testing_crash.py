@@ -310,7 +310,7 @@ def by_barrier() -> tuple[Callable[[], object], Callable[[], object]]:
 def test_a_worker_that_waits_for_a_thread_dies_with_it(
     crash: Run, queue: Queue, make: Callable[[], tuple[Callable[[], object], Callable[[], object]]]
 ) -> None:
-    """It would wait forever."""
+    """Nobody else could end its wait."""
 
     def work() -> None:
         for task in queue.lease_tasks(60, 1):

@@ -237,7 +237,7 @@ def test_work_before_the_response_is_done_by_the_retry(
 def test_who_waits_for_a_call_does_not_wait_for_a_thread(
     crash: Run, emulator: Emulator, queue: Queue, mails: Any
 ) -> None:
-    """It is another of the handler's calls, in which others wait, as where a server answers."""
+    """Others wait in the call of the handler, as where a server answers."""
     held = Event()
 
     def slow(call: QueueCall, call_next: Callable[[], object]) -> object:

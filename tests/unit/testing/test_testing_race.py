@@ -247,7 +247,7 @@ def test_a_worker_that_loops_forever_is_stopped(race_ledger: Run, ledger: Ledger
 
 
 def test_a_loop_goes_on_while_others_add_tasks(race: Run, queue: Queue) -> None:
-    """It is stopped only if it leases in vain again after that."""
+    """Only one that leases in vain again after that is stopped."""
     done: list[str] = []
 
     def loop() -> None:

@@ -21,7 +21,7 @@ Run = Callable[..., RaceResult]
 
 
 def test_actors_that_are_blocked_by_each_other_are_a_deadlock(race: Run, queue: Queue) -> None:
-    """It is reported with the stack of each thread; neither has made conflicting calls."""
+    """The report has the stack of each thread; neither has made conflicting calls."""
     locks: list[threading.Lock] = []
 
     def setup() -> None:

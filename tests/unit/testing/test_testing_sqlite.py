@@ -30,7 +30,7 @@ def database(tmp_path: Path) -> SqliteVisits:
 
 
 def test_who_finds_the_database_locked_waits(emulator: Emulator, database: SqliteVisits) -> None:
-    """It does not get an error, and goes on after the commit."""
+    """No error is raised, and who waits goes on after the commit."""
 
     def check() -> None:
         assert database.value() == 2

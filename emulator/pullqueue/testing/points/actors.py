@@ -100,7 +100,7 @@ class Actor(Interrupter):
         """Return when that is there; False: the time is over; less than 0 is forever."""
         return awaited.is_there()
 
-    def follow(self, thread: threading.Thread) -> AbstractContextManager[None]:  # noqa: ARG002 - the same
+    def follow(self, thread: threading.Thread) -> AbstractContextManager[None]:  # noqa: ARG002 - of those that have turns
         """Return a context manager that follows a thread which it starts."""
         return nullcontext()
 
