@@ -234,8 +234,8 @@ def test_the_menu_of_projects_leads_to_their_pages(site: Site, server: Server) -
 def test_a_delivery_is_stopped_and_goes_on(
     site: Site, emulator: Emulator, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page goes on by itself, in short calls. An attempt that takes long holds the time up; the page
-    shows how far it is, and another page that it stopped.
+    """The page goes on by itself, in short calls. An attempt that takes long holds the time up;
+    the page shows how far it is, and another page that it stopped.
     """
     monkeypatch.setattr("pullqueue.console.actions._CALL_SECONDS", 0.05)
     start = emulator.clock.now()
