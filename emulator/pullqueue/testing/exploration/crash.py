@@ -24,7 +24,8 @@ from pullqueue.testing.exploration.results import CrashFailure, CrashResult, Cra
 from pullqueue.testing.memory import Memory
 from pullqueue.testing.place import note_apps
 from pullqueue.testing.points import Trial
-from pullqueue.testing.points.strands import noting_ends, without_orders
+from pullqueue.testing.points.actors import following_ends
+from pullqueue.testing.points.strands import without_orders
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.testing.undeleted import Undeleted
 
@@ -184,7 +185,7 @@ class _CrashTrial(Trial):
 
     def failures(self, modes: tuple[QueueMode, ...], *, services: bool) -> list[CrashFailure]:
         """Run without a crash, then with each, and return what fails; `modes` are those to run."""
-        with noting_ends, ending_waits, self.observing(services=services):
+        with following_ends, ending_waits, self.observing(services=services):
             stopwatch = Stopwatch()
             plans = self.without_crash(modes)
             self.planned = len(plans)

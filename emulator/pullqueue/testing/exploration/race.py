@@ -41,7 +41,8 @@ from pullqueue.testing.exploration.threads import following_threads
 from pullqueue.testing.memory import Memory
 from pullqueue.testing.place import note_apps
 from pullqueue.testing.points import Trial
-from pullqueue.testing.points.strands import noting_ends, without_orders
+from pullqueue.testing.points.actors import following_ends
+from pullqueue.testing.points.strands import without_orders
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.testing.undeleted import Undeleted
 from pullqueue.text import counted, quoted
@@ -169,8 +170,8 @@ def race_test(
     planned = None if replay is None else parse_replay(replay)
     with (
         environ_restored(),
-        noting_ends,
         following_threads,
+        following_ends,
         race.observing(services=services),
         own_random_numbers,
         raced_locks(race.memory, instances=instances) as race.locks,

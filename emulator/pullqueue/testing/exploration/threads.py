@@ -10,18 +10,16 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any
 
 from pullqueue.testing.clock import asleep, sleeping
 from pullqueue.testing.exploration.steps import RacingActor
 from pullqueue.testing.interrupt import current_task
 from pullqueue.testing.patching import Patches
 from pullqueue.testing.place import is_frame_of_app
-from pullqueue.testing.points.actors import Awaited, begun, current_actor
+from pullqueue.testing.points.actors import Awaited, current_actor
 
 _NAMED_BY_TARGET = re.compile(r"Thread-\d+(?: \((.*)\))?")
 """The name of a thread to which the app has given none; its number differs from run to run."""
@@ -108,10 +106,6 @@ def _followed(thread: threading.Thread) -> ThreadActor | None:
 def following_threads(patches: Patches) -> None:
     """Makes waits of actors' threads, and for them, end by the clock of the test, in a block."""
     patches.decorate(threading.Thread, "join", _joining)
-    patches.decorate(threading.Thread, "join", _passing_on)
-    patches.decorate(Future, "result", _passing_on)
-    patches.decorate(Future, "exception", _passing_on)
-    patches.decorate(ThreadPoolExecutor, "shutdown", _passing_on)
     patches.decorate(threading.Condition, "wait", _settling)
     patches.decorate(threading.Event, "wait", _waiting)
 
@@ -124,19 +118,6 @@ def _joining(join: Callable[..., None]) -> Callable[..., None]:
             join(thread, timeout)
 
     return join_thread
-
-
-def _passing_on(wait: Callable[..., Any]) -> Callable[..., Any]:
-    """Pass the turn to another thread of an actor where this one waits for one, or for a pool."""
-
-    @wraps(wait)
-    def wait_for_end(awaited: object, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - as the method
-        actor = current_actor()
-        if actor is not None and (awaited in begun or isinstance(awaited, ThreadPoolExecutor)):
-            actor.pass_on()
-        return wait(awaited, *args, **options)
-
-    return wait_for_end
 
 
 def _settling(wait: Callable[..., bool]) -> Callable[..., bool]:

@@ -26,6 +26,8 @@ from pullqueue.testing.points.strands import (
     acting_as,
     current_strand,
     name_strand,
+    note_end,
+    note_shutdown,
 )
 
 _actor: ContextVar[Actor | None] = ContextVar("actor", default=None)
@@ -361,6 +363,49 @@ def _is_printing(handler: logging.Handler) -> bool:
     if type(handler).__module__ == "_pytest.logging":
         return handler.name != "caplog"  # which the plugin sets
     return not isinstance(handler.stream, StringIO)
+
+
+@Patches
+def following_ends(patches: Patches) -> None:
+    """Notes, in a block, who waits for the end of a thread or of a pool, and passes its turn on."""
+    patches.decorate(threading.Thread, "join", _awaiting)
+    patches.decorate(Future, "result", _awaiting)
+    patches.decorate(Future, "exception", _awaiting)
+    patches.decorate(ThreadPoolExecutor, "shutdown", _shutting_down)
+
+
+def _awaiting(await_end: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(await_end)
+    def await_noted(
+        awaited: threading.Thread | Future[Any],
+        timeout: float | None = None,
+    ) -> Any:  # noqa: ANN401 - as the method
+        if awaited in begun:
+            _pass_on()
+        try:
+            return await_end(awaited, timeout)
+        finally:
+            if awaited.done() if isinstance(awaited, Future) else not awaited.is_alive():
+                note_end(awaited)
+
+    return await_noted
+
+
+def _shutting_down(shutdown: Callable[..., None]) -> Callable[..., None]:
+    @wraps(shutdown)
+    def shut_down(pool: ThreadPoolExecutor, wait: bool = True, **options: bool) -> None:  # noqa: FBT001, FBT002 - as the method
+        if wait:
+            _pass_on()
+        shutdown(pool, wait, **options)
+        if wait:
+            note_shutdown(pool)
+
+    return shut_down
+
+
+def _pass_on() -> None:
+    if (actor := _actor.get()) is not None:
+        actor.pass_on()
 
 
 def _of(

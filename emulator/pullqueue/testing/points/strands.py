@@ -7,15 +7,13 @@ such as for an event, are not, so that these threads count as parallel.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from pullqueue.testing.patching import Patches
 from pullqueue.testing.points.footprint import NOTHING, Footprint
 
 
@@ -117,39 +115,16 @@ def name_strand(
         _of_pools.setdefault(pool, WeakSet()).add(strand)
 
 
-@Patches
-def noting_ends(patches: Patches) -> None:
-    """Notes, in a block, whose ends somebody has waited for."""
-    patches.decorate(threading.Thread, "join", _awaiting)
-    patches.decorate(Future, "result", _awaiting)
-    patches.decorate(Future, "exception", _awaiting)
-    patches.decorate(ThreadPoolExecutor, "shutdown", _shutting_down)
+def note_end(thread_or_future: threading.Thread | Future[Any]) -> None:
+    """Note that somebody has waited for the end of a thread, or of a call of a pool."""
+    if (strand := _strands.get(thread_or_future)) is not None:
+        strand.is_awaited = True
 
 
-def _awaiting(await_end: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(await_end)
-    def await_noted(
-        awaited: threading.Thread | Future[Any],
-        timeout: float | None = None,
-    ) -> Any:  # noqa: ANN401 - as the method
-        try:
-            return await_end(awaited, timeout)
-        finally:
-            is_over = awaited.done() if isinstance(awaited, Future) else not awaited.is_alive()
-            if is_over and (strand := _strands.get(awaited)) is not None:
-                strand.is_awaited = True
-
-    return await_noted
-
-
-def _shutting_down(shutdown: Callable[..., None]) -> Callable[..., None]:
-    @wraps(shutdown)
-    def shut_down(pool: ThreadPoolExecutor, wait: bool = True, **options: bool) -> None:  # noqa: FBT001, FBT002 - as the method
-        shutdown(pool, wait, **options)
-        for strand in _of_pools.pop(pool, ()) if wait else ():
-            strand.is_awaited = True
-
-    return shut_down
+def note_shutdown(pool: ThreadPoolExecutor) -> None:
+    """Note that somebody has waited for all calls of a pool."""
+    for strand in _of_pools.pop(pool, ()):
+        strand.is_awaited = True
 
 
 def without_orders(places: Iterable[str]) -> str:
