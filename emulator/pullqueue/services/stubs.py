@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
 from pullqueue.observe.mail_log import Attachment, Mail
@@ -26,12 +26,7 @@ from pullqueue.sdk.startup.front_end import LOGIN_PATH, LOGOUT_PATH
 from pullqueue.services import BLOBSTORE, MAIL, URLFETCH
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
-
-    from pullqueue.observe.mail_log import MailLog
-    from pullqueue.services.indexes import CompositeIndexes
-    from pullqueue.services.journal import Journal
+    from pullqueue.services.hosting import Services
 
 _client_lock = threading.Lock()
 """Held while the SDK's client of this process is replaced."""
@@ -40,28 +35,8 @@ _MEMCACHE_SECONDS = 60
 """How often values of memcache that have expired are deleted."""
 
 
-class _Host(Protocol):
-    """What stubs need of what hosts them, which `Services` describes."""
-
-    app_id: str
-    eventual: bool
-    project: str | None
-    blobs: Path | None
-    journal: Journal | None
-    mails: MailLog
-
-    @property
-    def indexes(self) -> CompositeIndexes | None: ...
-    def now(self) -> datetime: ...
-    def seconds(self) -> float: ...
-    def module_hosts(self) -> Iterable[tuple[str, str]]: ...
-    def call(
-        self, service: str, method: str, request: Any, response: Any, *, seconds: float
-    ) -> object: ...
-
-
 class _Service(NamedTuple):
-    make: Callable[[_Host], Any]
+    make: Callable[[Services], Any]
     messages: str
     """The module of the messages."""
     prefix: str = ""
@@ -70,7 +45,7 @@ class _Service(NamedTuple):
     """The messages of methods after which they are not named."""
 
 
-def make_stub(service: str, services: _Host) -> Any:
+def make_stub(service: str, services: Services) -> Any:
     """Return the stub of a service; raise a FeatureNotEnabledError if it cannot work here."""
     with warnings.catch_warnings(action="ignore"):
         return _SERVICES[service].make(services)
@@ -98,7 +73,7 @@ def find_messages(service: str, method: str) -> tuple[Any, Any] | None:
 
 
 @contextmanager
-def use_local_client(services: _Host, blobstore: Any) -> Iterator[None]:
+def use_local_client(services: Services, blobstore: Any) -> Iterator[None]:
     """Make the SDK's client in this process call the services of a server, in the block.
 
     Some stubs write to the datastore by it.
@@ -120,7 +95,7 @@ def use_local_client(services: _Host, blobstore: Any) -> Iterator[None]:
 class _LocalDatastore:
     """A stub that passes calls on to the datastore of a server."""
 
-    def __init__(self, services: _Host) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
 
     def CreateRPC(self) -> Any:
@@ -136,12 +111,12 @@ def _imported(name: str) -> Any:
     return import_module(f"{_API}{name}")
 
 
-def _simple(module: str, name: str) -> Callable[[_Host], Any]:
+def _simple(module: str, name: str) -> Callable[[Services], Any]:
     """Return what makes a stub that needs nothing of a server."""
     return lambda _: getattr(_imported(module), name)()
 
 
-def _blobstore(services: _Host) -> Any:
+def _blobstore(services: Services) -> Any:
     from pullqueue.services.blobs import BlobFolder
 
     module = _imported("blobstore.blobstore_stub")
@@ -155,7 +130,7 @@ def _blobstore(services: _Host) -> Any:
     )
 
 
-def _datastore(services: _Host) -> Any:
+def _datastore(services: Services) -> Any:
     from pullqueue.services.datastore import Datastore
 
     return Datastore(
@@ -166,7 +141,7 @@ def _datastore(services: _Host) -> Any:
     )
 
 
-def _images(_: _Host) -> Any:
+def _images(_: Services) -> Any:
     with suppress(ImportError):
         from PIL import Image  # may be missing
 
@@ -178,7 +153,7 @@ def _images(_: _Host) -> Any:
     )
 
 
-def _mail(services: _Host) -> Any:
+def _mail(services: Services) -> Any:
     stub = _imported("mail_stub")
 
     class Mails(stub.MailServiceStub):  # type: ignore[misc,name-defined]
@@ -208,7 +183,7 @@ def _mail_of(message: Any) -> Mail:
     )
 
 
-def _memcache(services: _Host) -> Any:
+def _memcache(services: Services) -> Any:
     stub = _imported("memcache.memcache_stub")
 
     class Memcache(stub.MemcacheServiceStub):  # type: ignore[misc,name-defined]
@@ -235,18 +210,18 @@ def _memcache(services: _Host) -> Any:
     return Memcache()
 
 
-def _modules(services: _Host) -> Any:
+def _modules(services: Services) -> Any:
     return _imported("modules.modules_stub").ModulesServiceStub(_request_info(services))
 
 
-def _urlfetch(_: _Host) -> Any:
+def _urlfetch(_: Services) -> Any:
     module = _imported("urlfetch_stub")
     # Only Google's development server sets it. None: certificates that Python trusts are valid.
     vars(module).setdefault("CERT_PATH", None)
     return module.URLFetchServiceStub()
 
 
-def _user(_: _Host) -> Any:
+def _user(_: Services) -> Any:
     class Info:
         def get_request_url(self, _request_id: object) -> str:
             return ""  # a page of the app: with its path alone, it is on the host of the browser
@@ -258,7 +233,7 @@ def _user(_: _Host) -> Any:
     )
 
 
-def _request_info(services: _Host) -> Any:
+def _request_info(services: Services) -> Any:
     """Return what stubs ask of the request of an app, and of its modules.
 
     A call over the bridge has no request; its app is where push tasks are sent.
