@@ -26,7 +26,6 @@ from pullqueue.testing.arguments import Severity, refuse_lazy
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe, describe_call
 from pullqueue.testing.interrupt import interruptible
-from pullqueue.testing.patching import looking_once
 from pullqueue.testing.place import Place, calling_place
 from pullqueue.testing.points import actors
 from pullqueue.testing.points.changes import following_changes
@@ -137,7 +136,6 @@ class Trial:
         self._faults = {fault: fault.rewinder() for fault in find_faults(emulator)}
         try:
             with (
-                looking_once(),
                 sleeping(clock, clock.advance),
                 interruptible,
                 ExitStack() as stack,
