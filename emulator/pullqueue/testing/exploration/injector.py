@@ -90,27 +90,23 @@ class CrashInjector:
 
     def end_instance(self) -> None:
         """Drop what is left of whoever was killed, if anybody was, and begin without its memory."""
-        if self.crashed is not None and self.crashed.has_ended:
-            self._drop_dead()
-            self._restart()
+        dead = self.crashed
+        if dead is None or not dead.has_ended:
+            return
+        dead.let_go()
+        # Its calls have no effect. Generators that were not exhausted are closed by that, which
+        # runs their `finally`.
+        with dead.acting():
+            if rpcs := loaded_rpcs():
+                rpcs.drop_requests()
+            gc.collect(0)
+            release(dead)
+        self._restart()
 
     def _restart(self) -> None:
         if self.restart is not None:
             self.restart()
             self.restart = None  # once
-
-    def _drop_dead(self) -> None:
-        """Drop what is left of whoever was killed, while its calls have no effect.
-
-        Generators that were not exhausted are closed by that, which runs their `finally`.
-        """
-        if self.crashed is not None:
-            self.crashed.let_go()
-            with self.crashed.acting():
-                if rpcs := loaded_rpcs():
-                    rpcs.drop_requests()
-                gc.collect(0)
-                release(self.crashed)
 
     def failure(self, error: BaseException, state: str) -> CrashFailure:
         """Return what is reported of a crash."""

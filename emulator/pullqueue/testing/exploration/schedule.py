@@ -45,9 +45,6 @@ from pullqueue.text import shorten
 _END_SECONDS = 5.0
 """How long a schedule that has failed waits for the threads of its actors to end."""
 
-_FAILED = object()
-"""What a function has returned that has raised, and is started again."""
-
 
 @dataclass(eq=False, kw_only=True)
 class Schedule:
@@ -202,9 +199,7 @@ class Schedule:
         """Do the work of an actor, in a thread of its own."""
         try:
             with actor.acting(), sleeping(self.clock, partial(self.sleep, actor)):
-                result = self._work_once(actor)
-                while result is _FAILED:
-                    result = self._work_once(actor)
+                result = self._work_until_done(actor)
             if isinstance(result, str):
                 self._record(actor, result)
         except WorkerInterrupt:
@@ -235,19 +230,19 @@ class Schedule:
             actor.number = self._numbers
             self.actors.append(actor)
 
-    def _work_once(self, actor: RacingActor) -> object:
+    def _work_until_done(self, actor: RacingActor) -> object:
         """Return what an actor returns; if it fails, wait until it can be started again."""
-        try:
-            return actor.work()
-        except Exception as error:
-            if actor.is_task or actor.has_ended or not self.restarts:
-                raise
-            text = shorten(f"{type(error).__name__}: {error}", limit=100)
+        while True:
+            try:
+                return actor.work()
+            except Exception as error:
+                if actor.is_task or actor.has_ended or not self.restarts:
+                    raise
+                text = shorten(f"{type(error).__name__}: {error}", limit=100)
             self._record(actor, f"raises {text}, and is started again")
             actor.wakes_usec = actor.lease_end_usec
             self._wait(actor, "", None, can_go_on=False)
             actor.wakes_usec, actor.lease_end_usec = None, 0
-            return _FAILED
 
     def _record(self, actor: RacingActor, what: Point | str, result: object = None) -> None:
         preempted, actor.preempts = actor.preempts, None

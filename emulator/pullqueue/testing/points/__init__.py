@@ -119,8 +119,8 @@ class Trial:
     """The time at which each run begins."""
     _footprints: ServiceFootprints = field(default_factory=ServiceFootprints)
     _following: ExitStack = field(default_factory=ExitStack)
-    _followed: set[Database] | None = None
-    """The databases whose calls are points; None: those of none."""
+    _not_followed: list[Database] = field(default_factory=list)
+    """The databases whose calls are to be points, once their packages are loaded."""
 
     @contextmanager
     def observing(self, *, services: bool) -> Iterator[None]:
@@ -147,7 +147,8 @@ class Trial:
                 if services and emulator_of_sdk() is emulator:
                     stack.enter_context(loaded_rpcs().intercepted(self.at_point))
                 stack.enter_context(passed_to(self))
-                self._following, self._followed = stack, set() if services else None
+                self._following = stack
+                self._not_followed = [each for each in DATABASES if services and each.is_followed]
                 try:
                     yield
                 finally:
@@ -182,11 +183,9 @@ class Trial:
 
     def _follow_databases(self) -> None:
         """Make calls to databases points whose packages are loaded, since the last run too."""
-        if self._followed is not None:
-            for database in DATABASES:
-                if database.is_followed and database not in self._followed and database.is_loaded:
-                    self._followed.add(database)
-                    self._following.enter_context(database.follow())
+        for database in [each for each in self._not_followed if each.is_loaded]:
+            self._not_followed.remove(database)
+            self._following.enter_context(database.follow())
 
     def verify(self) -> BaseException | None:
         """Return why the state after a run is wrong, if it is.

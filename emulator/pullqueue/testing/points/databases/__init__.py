@@ -166,7 +166,5 @@ def _imported(code: CodeType, *, is_function: bool = False) -> Iterator[str]:
 
 def release(actor: Actor) -> None:
     """Roll back the transactions of an actor that has ended, as the end of its instance does."""
-    for database in DATABASES:
-        loaded = sys.modules.get(f"{__name__}.{database.module}")
-        if loaded is not None and hasattr(loaded, "release"):
-            loaded.release(actor)
+    if sqlite := sys.modules.get(f"{__name__}.sqlite"):  # others do that where it is interrupted
+        sqlite.release(actor)
