@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, partial
 from importlib.metadata import distribution, packages_distributions
@@ -144,10 +144,8 @@ def _is_local(package: str) -> bool:
     return not names or any('"file:' in (_direct_url(name) or "") for name in names)
 
 
-@cache
-def _distributions() -> Mapping[str, list[str]]:
-    """Return the distributions of each package; to read the lists of all takes half a second."""
-    return packages_distributions()
+_distributions = cache(packages_distributions)
+"""To read the lists of all takes half a second."""
 
 
 def _direct_url(name: str) -> str | None:

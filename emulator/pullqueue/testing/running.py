@@ -315,7 +315,7 @@ class TaskRunner:
 
     def next_usec(self) -> int | None:
         """Return when the next task becomes due, or a token permits it to start."""
-        times = (self._dispatcher.next_usec(queue) for queue in self._queues() if _count(queue))
+        times = map(self._dispatcher.next_usec, self._queues())
         return min((usec for usec in times if usec is not None), default=None)
 
     def _attempt(self, task: Task, *, is_due: bool = True) -> None:

@@ -27,16 +27,6 @@ class Refusal(BaseException):
         super().__init__(error)
         self.error = error
 
-    @classmethod
-    def of_run_tasks(cls, actor: str) -> Refusal:
-        """Return that of an actor that runs push tasks itself."""
-        return cls(
-            TypeError(
-                f"race_test: {actor} calls run_tasks, so its handlers would not be actors: pass "
-                "the app to race_test, as app=, send= or deferred=True"
-            )
-        )
-
 
 class DueTask(NamedTuple):
     """An attempt that can start now."""
@@ -97,7 +87,7 @@ class PushTasks:
 
     def next_usec(self) -> int | None:
         """Return when time alone makes one due."""
-        times = (self._dispatcher.next_usec(queue) for queue in self._queues())
+        times = map(self._dispatcher.next_usec, self._queues())
         return min((usec for usec in times if usec is not None), default=None)
 
     @property

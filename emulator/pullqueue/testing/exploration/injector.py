@@ -165,7 +165,12 @@ class CrashInjector:
     ) -> PushResponse:
         """Send a request; whoever handles it is an actor."""
         if current_actor() is self.worker:
-            self._refuse()
+            self.refusal = TypeError(
+                "crash_test: the worker calls run_tasks, so its handlers would not be killed: pass "
+                "the app to crash_test, as app=, send= or deferred=True, without a worker that "
+                "runs tasks"
+            )
+            self.worker.end()
         key = request.queue_name, request.task_name, self.crashed is None
         handler = self._new_actor(_describe_attempt(request), HandlerKilled, key)
         self.attempts.append(handler)
@@ -206,13 +211,6 @@ class CrashInjector:
             # What it raises after its response does not lead to a retry.
             return handler.response._replace(error=response.error)
         return response
-
-    def _refuse(self) -> None:
-        self.refusal = TypeError(
-            "crash_test: the worker calls run_tasks, so its handlers would not be killed: pass the "
-            "app to crash_test, as app=, send= or deferred=True, without a worker that runs tasks"
-        )
-        self.worker.end()
 
 
 def _describe_attempt(request: PushRequest) -> str:

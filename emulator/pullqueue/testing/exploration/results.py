@@ -42,7 +42,7 @@ class RaceFailure:
     @property
     def kind(self) -> str:
         """What went wrong, in one line; values in further lines differ from run to run."""
-        return f"{type(self.error).__name__}: {self.error}".partition("\n")[0]
+        return _error_text(self.error).partition("\n")[0]
 
     def report(self) -> str:
         """Return the whole schedule, the error, the queues, and how to repeat it."""
@@ -50,7 +50,7 @@ class RaceFailure:
         left_out = len(lines) - _STEPS_SHOWN
         if left_out > 1:
             lines[_FIRST_STEPS : -_STEPS_SHOWN + _FIRST_STEPS] = [f"  ... {left_out} more steps"]
-        lines += f"{type(self.error).__name__}: {self.error}".splitlines()
+        lines += _error_text(self.error).splitlines()
         lines += self.state.splitlines()
         lines.append(f'repeat this schedule with race_test(..., replay="{self.replay}")')
         if any(step.startswith("time: ends ") for step in self.schedule):

@@ -142,7 +142,12 @@ class Schedule:
         """Send the request of a task, which is an actor; refuse it to others."""
         actor = current_actor()
         if isinstance(actor, RacingActor) and not actor.is_task:
-            raise Refusal.of_run_tasks(actor.name)
+            raise Refusal(
+                TypeError(
+                    f"race_test: {actor.name} calls run_tasks, so its handlers would not be "
+                    "actors: pass the app to race_test, as app=, send= or deferred=True"
+                )
+            )
         return call_next()
 
     def sleep(self, actor: RacingActor, seconds: float) -> None:

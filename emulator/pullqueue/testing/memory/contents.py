@@ -100,16 +100,10 @@ class Kind(NamedTuple):
     @property
     def list_contents(self) -> Callable[[Any], Sequence[object]]:
         """What lists all that an object refers to, names included."""
-        find, list_others = self.find_names, self.list_others
+        find, list_others = self.find_names, self.list_others or (lambda _: ())
         if find is None:
-            return list_others or _nothing
-        if list_others is None:
-            return lambda thing: (*(names := find(thing)), *names.values())
+            return list_others
         return lambda thing: (*(names := find(thing)), *names.values(), *list_others(thing))
-
-
-def _nothing(_: object) -> Sequence[object]:
-    return ()
 
 
 _EMPTY = Kind()
@@ -178,7 +172,7 @@ def _kind(kind: type) -> Kind:
     if kind is dict:
         find_names, list_others = (lambda thing: thing), None
     elif issubclass(kind, dict):
-        find_names, list_others = _items, partial(_beside_items, find_names, base)
+        find_names, list_others = dict.copy, partial(_beside_items, find_names, base)
     return Kind(
         find_names,
         list_others,
@@ -253,10 +247,6 @@ _ATTRIBUTES = (types.GetSetDescriptorType, types.MemberDescriptorType)
 def _of_proxy(_: object) -> Mapping[Any, object]:
     """Return no attributes, since code of a library would be run."""
     return {}
-
-
-def _items(thing: dict[Any, object]) -> Mapping[Any, object]:
-    return dict.copy(thing)
 
 
 def _beside_items(

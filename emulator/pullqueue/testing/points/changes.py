@@ -149,26 +149,17 @@ def _is_of_database() -> bool:
     return any(each.has(name) for each in DATABASES if each.is_followed for name in modules)
 
 
+_OF_FILES = (
+    *("chmod", "chown", "link", "mkdir", "remove", "rename", "rmdir", "symlink", "truncate"),
+    "utime",
+)
+_OF_PROGRAMS = ("exec", "fork", "forkpty", "posix_spawn", "spawn", "system")
 _EVENTS: dict[str, _See] = {
     "open": _see_open,
-    "os.chmod": _see_file,
-    "os.chown": _see_file,
-    "os.exec": _see_program,
-    "os.fork": _see_program,
-    "os.forkpty": _see_program,
-    "os.link": _see_file,
-    "os.mkdir": _see_file,
-    "os.posix_spawn": _see_program,
+    **{f"os.{name}": _see_file for name in _OF_FILES},
+    **{f"os.{name}": _see_program for name in _OF_PROGRAMS},
     "os.putenv": _see_variable,
-    "os.remove": _see_file,
-    "os.rename": _see_file,
-    "os.rmdir": _see_file,
-    "os.spawn": _see_program,
-    "os.symlink": _see_file,
-    "os.system": _see_program,
-    "os.truncate": _see_file,
     "os.unsetenv": _see_variable,
-    "os.utime": _see_file,
     "socket.connect": _see_connection,
     "subprocess.Popen": _see_program,
     "tempfile.mkdtemp": _see_temporary,

@@ -15,11 +15,9 @@ from pullqueue.text import decode_name
 if TYPE_CHECKING:
     from pullqueue.sdk.rpcs import ServiceCall
 
-_DATASTORE = "datastore_v3"
-_MEMCACHE = "memcache"
-_ENTITIES: Path = (_DATASTORE, "entities")
-_GROUPS: Path = (_DATASTORE, "groups")
-_ALL: Path = (_DATASTORE,)
+_ALL: Path = ("datastore_v3",)
+_ENTITIES: Path = (*_ALL, "entities")
+_GROUPS: Path = (*_ALL, "groups")
 
 
 class ServiceFootprints:
@@ -31,19 +29,13 @@ class ServiceFootprints:
 
     def of(self, call: ServiceCall) -> Footprint:
         """Return what a call reads and writes; the calls of a transaction are passed in order."""
-        if call.service == _MEMCACHE:
-            find = _CACHE.get(call.method)
-            return EVERYTHING if find is None else find(call.request)
-        find_used = _USED.get(call.method) if call.service == _DATASTORE else None
-        if call.service != _DATASTORE or (find_used is None and call.method not in _ENDS):
-            return EVERYTHING
-        if find_used is None:
-            used = self._used.get(call.request.SerializeToString(deterministic=True), NOTHING)
-            return used if call.method == "Commit" else NOTHING
-        used = find_used(call.request)
-        if call.method == "BeginTransaction" or not call.request.HasField("transaction"):
+        method, request = f"{call.service}.{call.method}", call.request
+        if method == "datastore_v3.Commit":
+            return self._used.get(request.SerializeToString(deterministic=True), NOTHING)
+        used = _USED[method](request) if method in _USED else EVERYTHING
+        if method not in _IN_TRANSACTIONS or not request.HasField("transaction"):
             return used
-        name = call.request.transaction.SerializeToString(deterministic=True)
+        name = request.transaction.SerializeToString(deterministic=True)
         self._used[name] = self._used.get(name, NOTHING) | used
         # Until the commit nothing is seen of it, and it sees its groups as they are now; but an
         # entity without an id gets one.
@@ -83,26 +75,25 @@ def _query(request: Any) -> Footprint:
 
 def _cached(request: Any, keys: Iterable[Any]) -> frozenset[Path]:
     space = decode_name(request.name_space)
-    return frozenset((_MEMCACHE, space, decode_name(key)) for key in keys)
+    return frozenset(("memcache", space, decode_name(key)) for key in keys)
 
 
 def _cache_change(request: Any) -> Footprint:
     return Footprint(writes=_cached(request, [item.key for item in request.item]))
 
 
-_USED: dict[str, Callable[[Any], Footprint]] = {
-    "BeginTransaction": lambda _: NOTHING,
-    "Delete": lambda request: Footprint(writes=_keys(request.key)),
-    "Get": _get,
-    "Put": lambda request: Footprint(writes=_keys(each.key for each in request.entity)),
-    "RunQuery": _query,
+_IN_TRANSACTIONS: dict[str, Callable[[Any], Footprint]] = {
+    "datastore_v3.Delete": lambda request: Footprint(writes=_keys(request.key)),
+    "datastore_v3.Get": _get,
+    "datastore_v3.Put": lambda request: Footprint(writes=_keys(e.key for e in request.entity)),
+    "datastore_v3.RunQuery": _query,
 }
-"""Of the datastore; of another call nothing is known."""
-_ENDS = frozenset({"Commit", "Rollback"})
-_CACHE: dict[str, Callable[[Any], Footprint]] = {
-    "Delete": _cache_change,
-    "Get": lambda request: Footprint(reads=_cached(request, request.key)),
-    "Increment": lambda request: Footprint(writes=_cached(request, [request.key])),
-    "Set": _cache_change,
+_USED = _IN_TRANSACTIONS | {
+    "datastore_v3.BeginTransaction": lambda _: NOTHING,
+    "datastore_v3.Rollback": lambda _: NOTHING,
+    "memcache.Delete": _cache_change,
+    "memcache.Get": lambda request: Footprint(reads=_cached(request, request.key)),
+    "memcache.Increment": lambda request: Footprint(writes=_cached(request, [request.key])),
+    "memcache.Set": _cache_change,
 }
-"""The same of memcache."""
+"""Of another call nothing is known."""
