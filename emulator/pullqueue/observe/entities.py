@@ -10,17 +10,12 @@ LISTED: Final = 1_000
 """Maximum number of entities in one list."""
 
 
-class EntityKind(Model):
-    """A kind of entities of one app and namespace."""
+class CountedKind(Model):
+    """A kind and the number of its entities."""
 
     app: Annotated[str, about("Application id, such as `dev~my-app`.")]
     namespace: Annotated[str, about("Empty: the default one.")]
     kind: str
-
-
-class CountedKind(EntityKind):
-    """A kind and the number of its entities."""
-
     entities: Count
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from pullqueue.api.errors import ApiError
-from pullqueue.observe.entities import LISTED, CountedKind, Entity, EntityKind
+from pullqueue.observe.entities import LISTED, CountedKind, Entity
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Model, about
@@ -56,8 +56,7 @@ def list_entities(state: ServerState, query: EntityQuery) -> Entities:
         apps = ", ".join(quoted(kind.app) for kind in kinds)
         raise ApiError.parameter(f"several apps have this kind: pass app, one of {apps}", "app")
     [kind] = kinds
-    chosen = EntityKind(app=kind.app, namespace=kind.namespace, kind=kind.kind)
-    return Entities(kind=kind, entities=source.list_entities(chosen, query.limit))
+    return Entities(kind=kind, entities=source.list_entities(kind, query.limit))
 
 
 def _source(state: ServerState) -> Services:

@@ -8,7 +8,7 @@ import warnings
 from heapq import nsmallest
 from typing import Any, TypeAlias
 
-from pullqueue.observe.entities import CountedKind, Entity, EntityKind
+from pullqueue.observe.entities import CountedKind, Entity
 from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.imports import apiproxy_errors, full_app_id
 from pullqueue.services.indexes import CompositeIndexes
@@ -156,7 +156,7 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
             kinds.append(CountedKind(app=app, namespace=namespace, kind=kind, entities=count))
         return kinds
 
-    def list_entities(self, kind: EntityKind, limit: int) -> list[Entity]:
+    def list_entities(self, kind: CountedKind, limit: int) -> list[Entity]:
         """Return the first entities of a kind, by key."""
         owner = datastore_types.EncodeAppIdNamespace(kind.app, kind.namespace)
         stored = self._GetAllEntities().get((owner, kind.kind), {}).values()

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.errors import StoreError
-from pullqueue.observe.entities import CountedKind, Entity, EntityKind
+from pullqueue.observe.entities import CountedKind, Entity
 from pullqueue.observe.mail_log import MailLog
 from pullqueue.sdk import CALL, DATASTORE
 from pullqueue.sdk.environment import default_app_id
@@ -273,7 +273,7 @@ class Services:
             kinds: list[CountedKind] = self._stub(DATASTORE).count_kinds()
             return kinds
 
-    def list_entities(self, kind: EntityKind, limit: int) -> list[Entity]:
+    def list_entities(self, kind: CountedKind, limit: int) -> list[Entity]:
         """Return the first entities of a kind, by key."""
         with self._locks[DATASTORE]:
             entities: list[Entity] = self._stub(DATASTORE).list_entities(kind, limit)
