@@ -25,6 +25,7 @@ from pullqueue.resources.operations import parse_body
 from pullqueue.resources.service import set_fault
 from pullqueue.runtime.delivery import Delivery
 from pullqueue.runtime.fault_registry import NewFault
+from pullqueue.runtime.sender_threads import SenderThreads
 from pullqueue.runtime.state import ServerState
 from pullqueue.server.app import create_app
 from pullqueue.stores import open_store
@@ -248,13 +249,11 @@ def scene(config: str, *, threads: int = 64, store: str = "memory") -> Iterator[
         ) as emulator,
     ):
         addresses = PushAddresses([app.url, f"dead=http://127.0.0.1:{port}"])
-        state = ServerState(emulator, push_to=addresses)
-        state.delivery = Delivery(
-            emulator, state.requests, addresses, signer=state.signer, threads=threads
-        )
-        state.delivery.start()
+        state = ServerState(emulator, push_to=addresses, senders=SenderThreads(threads))
+        begun = Scene(state, app)
+        begun.delivery.start()
         try:
-            yield Scene(state, app)
+            yield begun
         finally:
             app.released.set()
             state.stop()

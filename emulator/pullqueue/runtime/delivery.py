@@ -25,7 +25,7 @@ from pullqueue.push.attempt import RunningAttempt
 from pullqueue.push.dispatcher import Dispatcher, is_dispatched
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.runtime.attempts import RENEWAL_SECONDS, Attempts, Problems
-from pullqueue.runtime.sender_threads import THREADS, SenderThreads
+from pullqueue.runtime.sender_threads import SenderThreads
 from pullqueue.tasks import AttemptResult, Task, TaskState
 
 _INTERVAL_SECONDS = 0.002
@@ -72,17 +72,15 @@ class Delivery:
         addresses: PushAddresses,
         *,
         signer: TokenSigner,
-        senders: SenderThreads | None = None,
-        threads: int = THREADS,
+        senders: SenderThreads,
         advise: Callable[[str], str] = str,
     ) -> None:
         """Send to addresses, with tokens of `signer`; record each attempt among the requests.
 
-        `advise` completes the commands of a text that is logged. At most `threads` attempts are
-        made at the same time, of all queues, in those of `senders`.
+        Attempts are made in threads of `senders`. `advise` completes the commands of a text that is
+        logged.
         """
-        self._most = threads
-        self._senders = senders or SenderThreads()
+        self._senders = senders
         self.addresses = addresses
         self._emulator = emulator
         self._advise = advise
@@ -192,7 +190,7 @@ class Delivery:
     @property
     def threads(self) -> int:
         """How many attempts may be made at the same time, of all queues."""
-        return min(self._most, self._senders.share)
+        return self._senders.share
 
     def running(self, queue_name: str) -> list[RunningAttempt]:
         """Return the attempts of a queue that are under way."""

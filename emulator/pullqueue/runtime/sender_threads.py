@@ -9,7 +9,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
-THREADS: Final = 64
+_THREADS: Final = 64
 """Maximum number of attempts of one project at the same time."""
 _ALL_THREADS: Final = 512
 """Maximum of all projects that send; but each may make one at any time."""
@@ -30,8 +30,9 @@ class SenderThreads:
     No job waits for another: how many there are is limited by those who ask for their share.
     """
 
-    def __init__(self) -> None:
-        """Start without a thread."""
+    def __init__(self, threads: int = _THREADS) -> None:
+        """Start without a thread; a project makes at most `threads` attempts at the same time."""
+        self._threads = threads
         self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
@@ -42,7 +43,7 @@ class SenderThreads:
     @property
     def share(self) -> int:
         """How many attempts a project may make at the same time, as many as send now."""
-        return max(1, min(THREADS, _ALL_THREADS // max(1, len(self._running))))
+        return max(1, min(self._threads, _ALL_THREADS // max(1, len(self._running))))
 
     def is_busy(self, sender: Sender) -> bool:
         """Return whether a sender has jobs that have not ended."""
