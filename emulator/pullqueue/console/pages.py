@@ -47,17 +47,16 @@ from pullqueue.resources.history import (
 from pullqueue.resources.mails import MailQuery, get_mail, list_mails
 from pullqueue.resources.models import EXHAUSTED, TaskResource, Tasks
 from pullqueue.resources.operations import parse_query
-from pullqueue.resources.overview import build_summary, get_server
+from pullqueue.resources.overview import get_server
 from pullqueue.resources.push import get_delivery
-from pullqueue.resources.queue_resource import build_resource
 from pullqueue.resources.queues import (
-    collect_statistics,
     get_queue,
     get_task,
+    list_queues,
     list_shown_queues,
     list_tags,
 )
-from pullqueue.resources.service import build_config, list_faults
+from pullqueue.resources.service import get_config, list_faults
 from pullqueue.resources.task_lists import (
     ExhaustedQuery,
     ListQuery,
@@ -91,10 +90,9 @@ class Pages(Questions):
     @page("/", in_menu=True)
     def queues(self) -> Response | WerkzeugResponse:
         """Return the page of all queues; of a text that no queue has in its name, that of tasks."""
-        statistics = collect_statistics(self._state)
-        queues = [build_resource(self._state, *each) for each in statistics]
-        flows = {queue.name: queue.flow(since_usec=0) for queue, _ in statistics}
-        now_usec = self._state.emulator.now_usec()
+        emulator, queues = self._state.emulator, list_queues(self._state)
+        flows = {queue.name: emulator.queue(queue.name).flow(since_usec=0) for queue in queues}
+        now_usec = emulator.now_usec()
         chosen = _chosen("search", "sort", "order", "range")
         text, key = chosen.get("search", "").lower(), chosen.get("sort", "")
         found = [queue for queue in queues if text in queue.name.lower()]
@@ -108,18 +106,19 @@ class Pages(Questions):
             queue.name: build_chart(
                 flows[queue.name], now_usec, "60", kinds=CHART[queue.mode], is_small=True
             )
-            for queue, _ in statistics
+            for queue in queues
         }
         return self._page(
             "queues",
-            summary=build_summary(self._state, statistics),
             figures=select_figures(queues),
             found=found,
             columns=QUEUE_COLUMNS,
             latest_exhausted={
-                queue.name: [task.name for task in queue.exhausted[: -_LATEST - 1 : -1]]
-                for queue, numbers in statistics
-                if numbers.exhausted
+                queue.name: [
+                    task.name for task in emulator.queue(queue.name).exhausted[: -_LATEST - 1 : -1]
+                ]
+                for queue in queues
+                if queue.exhausted
             },
             charts=charts,
             legend={queue.mode.value: charts[queue.name] for queue in queues},
@@ -329,8 +328,7 @@ class Pages(Questions):
     @page("/server", in_menu=True)
     def server(self) -> Response:
         """Return the page of configuration, limits and snapshots."""
-        config = build_config(self._state, queues=[])  # they are not shown
-        return self._page("server", config=config, server=get_server(self._state))
+        return self._page("server", config=get_config(self._state), server=get_server(self._state))
 
     @page("/<path:path>")
     def missing(self, path: str) -> Response:

@@ -144,9 +144,10 @@ class Questions:
 
     def _unfinished(self) -> str | None:
         """Return the time until which the clock delivers in several calls, if it is before that."""
-        move, now_usec = self._state.move, self._state.emulator.clock.now_usec()
-        is_before = move is not None and now_usec < move.target_usec
-        return from_usec(move.target_usec).isoformat() if move and is_before else None
+        move = self._state.move
+        if move is None or self._state.emulator.clock.now_usec() >= move.target_usec:
+            return None
+        return from_usec(move.target_usec).isoformat()
 
     def _page(
         self,
@@ -158,13 +159,13 @@ class Questions:
         **values: Any,  # noqa: ANN401 - for the template
     ) -> Response:
         emulator, file = self._state.emulator, self._state.config_file
-        entities = self._state.entities
+        entities, projects = self._state.entities, served(Projects)
         now = from_usec(emulator.now_usec() if now_usec is None else now_usec).isoformat()
         notice = self._notices.take(request.args.get("notice"))
         # Forms return to this address, without the notice.
         kept = urlencode({name: text for name, text in request.args.items() if name != "notice"})
         # The page of an error may be shown because the store does not respond.
-        if status == 200 and "summary" not in values:
+        if status == 200:
             values["summary"] = get_summary(self._state)
         absent = {
             *([] if self._state.cron.states else ["cron"]),
@@ -179,8 +180,8 @@ class Questions:
             "notice": notice,
             "form": notice or Notice(text=""),
             "here": f"{request.script_root}{request.path}?{kept}".rstrip("?"),
-            "projects": list(served(Projects).states),
-            "project": served(Projects).name_of(self._state),
+            "projects": list(projects.states),
+            "project": self._state.project or projects.own_name,
             "token": self._state.token,
             "token_field": TOKEN_FIELD,
             "page": template,

@@ -11,9 +11,7 @@ from msgspec import UNSET
 import pullqueue
 from pullqueue.clock import from_usec
 from pullqueue.engine.events import MINUTE_USEC, EventKind
-from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
-from pullqueue.engine.store import QueueStatistics
 from pullqueue.observe.users import User
 from pullqueue.resources.clock import ClockResource, get_clock
 from pullqueue.resources.operations import operation
@@ -120,11 +118,7 @@ class FlowQuery(Model):
 @operation("GET", "/summary")
 def get_summary(state: ServerState) -> Summary:
     """Return what changes the behaviour: faults, paused queues, the clock, and what is left."""
-    return build_summary(state, collect_statistics(state))
-
-
-def build_summary(state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics]]) -> Summary:
-    """Return the summary of a server with these queues, all of them."""
+    queues = collect_statistics(state)
     push = {queue: numbers.tasks for queue, numbers in queues if queue.is_push}
     kept = {queue.name: why_kept(state, queue) for queue in push if push[queue]}
     return Summary(

@@ -104,10 +104,6 @@ class Projects:
         """The name of the server's own project."""
         return Project.of(self.own.emulator.project or DEFAULT_PROJECT).app_id
 
-    def name_of(self, state: ServerState) -> str:
-        """Return the name of a project."""
-        return self.own_name if state is self.own else state.emulator.project or ""
-
     @property
     def states(self) -> dict[str, ServerState]:
         """All projects by name, the server's own first."""
@@ -194,16 +190,16 @@ class Projects:
             ApiError: it is the server's own, or was deleted.
         """
         with self._lock:
-            found = [name for name, each in self._others.items() if each is state]
-            if not found:
+            name = state.project
+            if self._others.get(name) is not state:
                 raise ApiError(
                     "the clock of the server's own project is chosen when it starts, by --clock: "
                     "make a project of your own, by POST /_emulator/projects",
                     rpc_code="FAILED_PRECONDITION",
                 )
-            made = self._made[found[0]]
-            self._remove(found[0])
-            return self._add(found[0], made, clock)
+            made = self._made[name]
+            self._remove(name)
+            return self._add(name, made, clock)
 
     def start(self) -> None:
         """Send the push tasks of all projects from now on: the server listens."""
