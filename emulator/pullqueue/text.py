@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
 SECONDS_PER_UNIT = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
@@ -72,6 +72,12 @@ def decode_name(data: bytes | str) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number of things in words: `1 lease`, `2 leases`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def list_first(texts: Sequence[str], limit: int) -> str:
+    """Return the first of some texts, and how many more there are: `a, b and 3 more`."""
+    more = f" and {len(texts) - limit} more" if len(texts) > limit else ""
+    return f"{', '.join(texts[:limit])}{more}"
 
 
 def describe_os_error(error: BaseException) -> str:

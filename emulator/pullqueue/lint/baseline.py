@@ -12,7 +12,7 @@ from pullqueue.config.files import read_project_file, read_stamp, replace_projec
 from pullqueue.lint.errors import InvalidOptionError
 from pullqueue.lint.report import FileReport
 from pullqueue.lint.search import absolute
-from pullqueue.text import escaped
+from pullqueue.text import escaped, list_first
 
 _MAX_LISTED = 3
 
@@ -59,10 +59,9 @@ class Baseline:
         ]
         if not stale:
             return None
-        more = f" and {len(stale) - _MAX_LISTED} more" if len(stale) > _MAX_LISTED else ""
         return (
             f'the baseline "{escaped(str(self._path))}" has findings that no longer occur '
-            f"({escaped(', '.join(stale[:_MAX_LISTED]))}{more}): write it again with "
+            f"({escaped(list_first(stale, _MAX_LISTED))}): write it again with "
             "--write-baseline"
         )
 

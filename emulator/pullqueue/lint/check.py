@@ -14,7 +14,7 @@ from pullqueue.config.settings import Settings
 from pullqueue.config.view import View
 from pullqueue.lint.rules import Rule, all_rules
 from pullqueue.lint.suppress import ignore_comments
-from pullqueue.text import escaped
+from pullqueue.text import escaped, list_first
 
 _MAX_LINES = 5
 
@@ -123,10 +123,9 @@ def _merged(reports: list[Report], source: Source) -> Iterator[Report]:
         by_key.setdefault(key, []).append(report)
     for first, *others in by_key.values():
         lines = sorted({source.position(report.at.start)[0] for report in others})
-        more = f" and {len(lines) - _MAX_LINES} more" if len(lines) > _MAX_LINES else ""
-        listed = ", ".join(str(line) for line in lines[:_MAX_LINES])
         word = "line" if len(lines) == 1 else "lines"
-        also = f" (also on {word} {listed}{more})" if lines else ""
+        listed = list_first(list(map(str, lines)), _MAX_LINES)
+        also = f" (also on {word} {listed})" if lines else ""
         yield first._replace(message=first.message + also)
 
 

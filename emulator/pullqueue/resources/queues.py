@@ -40,7 +40,7 @@ from pullqueue.tasks import (
     count_tasks,
     not_deleted,
 )
-from pullqueue.text import closest, quoted
+from pullqueue.text import closest, list_first, quoted
 
 _QUEUE = "/queues/{queue}"
 _TASK = "/queues/{queue}/tasks/{task}"
@@ -144,7 +144,7 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
     )
     state.activity.count_tasks(EventKind.LEASED, queue, len(lease.tasks))
     if lease.tasks:
-        names = _join_first([task.name for task in lease.tasks])
+        names = list_first([task.name for task in lease.tasks], _NAMED)
         leased = count_tasks(len(lease.tasks))
         state.activity.record(f"leased {leased} of queue {queue}: {names}")
     return models.LeasedTasks(build_task_resources(lease.tasks, found, state), lease.rate_limited)
@@ -215,12 +215,7 @@ def _what_changed(queue: str, body: Change, names: list[str]) -> str:
     filters["reason"] = filters.pop("pattern") or filters["reason"]
     if chosen := [f"{name}={value}" for name, value in filters.items() if value not in (UNSET, "")]:
         text += f" with {', '.join(chosen)}"
-    return f"{text}: {_join_first(names)}"
-
-
-def _join_first(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
+    return f"{text}: {list_first(names, _NAMED)}"
 
 
 @operation("POST", f"{_TASK}/requeue", key="task")

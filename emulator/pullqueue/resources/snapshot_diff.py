@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from pullqueue.errors import PullQueueError
-from pullqueue.text import shorten
+from pullqueue.text import list_first, shorten
 
 _Task = dict[str, Any]
 Change = Literal["added", "gone", "changed", "exhausted"]
@@ -46,12 +46,11 @@ class Difference(msgspec.Struct):
 
     def names(self, limit: int) -> str:
         """Return the first names, with the fields that changed, and how many more there are."""
-        shown = [
+        names = [
             f"{each.task} ({', '.join(each.fields)})" if each.fields else each.task
-            for each in self.tasks[:limit]
+            for each in self.tasks
         ]
-        more = len(self.tasks) - len(shown)
-        return ", ".join(shown) + (f" and {more} more" if more else "")
+        return list_first(names, limit)
 
 
 def read_snapshot(data: bytes, source: str) -> Snapshot:
