@@ -350,6 +350,11 @@ def count_tasks(count: int) -> str:
     return counted(count, "task")
 
 
+def tasks_are(count: int) -> str:
+    """Return the subject and the verb of a sentence on tasks: `1 task is`, `2 tasks are`."""
+    return f"{count_tasks(count)} {'is' if count == 1 else 'are'}"
+
+
 def result_text(status: int, reason: str | None = None) -> str:
     """Return the result of an attempt: its status, or 0 without a response, and the reason."""
     result = f"status {status}" if status else "no response"

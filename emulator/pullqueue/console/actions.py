@@ -48,7 +48,7 @@ from pullqueue.resources.task_lists import TaskFilter
 from pullqueue.runtime.fault_registry import NewFault
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Model
-from pullqueue.tasks import NewTask, count_tasks, why_in_use
+from pullqueue.tasks import NewTask, count_tasks, tasks_are, why_in_use
 from pullqueue.text import SECONDS_PER_UNIT, counted, shorten
 
 _DONE = {"delete": "Deleted", "release": "Released", "requeue": "Requeued"}
@@ -104,8 +104,7 @@ class Actions:
         answer = lease_tasks(self._state, queue, body)
         tasks = answer.tasks
         if tasks:
-            are = "1 task is" if len(tasks) == 1 else f"{len(tasks)} tasks are"
-            return f"{are} leased until {instant(tasks[0].eta)}."
+            return f"{tasks_are(len(tasks))} leased until {instant(tasks[0].eta)}."
         if answer.rate_limited:
             text = "No task was leased: too many lease calls in one second; try again."
             return Notice(text=text, is_error=True)
@@ -167,7 +166,7 @@ class Actions:
             failed |= answer.failed
         if errors and not changed:
             raise errors[0]
-        text = f"{_DONE.get(form.text('action'), 'Changed')} {count_tasks(changed)}."
+        text = f"{_DONE[form.text('action')]} {count_tasks(changed)}."
         if errors:
             text += f" Others could not be changed: {errors[0]}."
         if failed:
@@ -303,10 +302,7 @@ def _step_text(step: ClockStep) -> str:
         (step.delivered, f"{count_tasks(step.delivered)} delivered"),
         (step.failed, f"{counted(step.failed, 'attempt')} failed"),
         (step.exhausted, f"{count_tasks(step.exhausted)} exhausted"),
-        (
-            step.sending,
-            f"{count_tasks(step.sending)} {'is' if step.sending == 1 else 'are'} sent now",
-        ),
+        (step.sending, f"{tasks_are(step.sending)} sent now"),
     ]
     shown = ", ".join(text for count, text in parts if count)
     return f"{step.queue}: {'; '.join(filter(None, [shown, step.text]))}"

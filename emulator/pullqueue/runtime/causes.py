@@ -14,7 +14,7 @@ from pullqueue.push.request import effective_request, find_target
 from pullqueue.runtime import failures, leasing
 from pullqueue.runtime.situation import MINUTE_SECONDS, Found, Severity, Situation
 from pullqueue.structs import Count, Model, about
-from pullqueue.tasks import TaskState, count_tasks
+from pullqueue.tasks import TaskState, count_tasks, tasks_are
 from pullqueue.text import counted, format_span, quoted
 
 _QUEUES: Final = 3
@@ -177,10 +177,9 @@ def _leased(now: Situation) -> Found | None:
         return None
     if (first := now.first(TaskState.LEASED)) is None:
         return None
-    are = "task is" if leased == 1 else "tasks are"
     ends = "its lease ends" if leased == 1 else "the first lease ends"
-    text = f"{leased} {are} leased, none is available: {ends} {_when(now, first.eta_usec)}"
-    return Found(leased, text)
+    when = f"{ends} {_when(now, first.eta_usec)}"
+    return Found(leased, f"{tasks_are(leased)} leased, none is available: {when}")
 
 
 # -- what is not due ---------------------------------------------------------------------------
@@ -225,9 +224,8 @@ def _due(now: Situation) -> Found | None:
     is_explained = now.limit is not None or _run_only(now) is not None
     if not is_push or not now.due or is_explained or now.due_seconds < MINUTE_SECONDS:
         return None
-    are = "task is" if now.due == 1 else "tasks are"
     span = format_span(now.due_seconds)
-    return Found(now.due, f"{now.due} {are} due, the first for {span}", "warning")
+    return Found(now.due, f"{tasks_are(now.due)} due, the first for {span}", "warning")
 
 
 def _exhausted(now: Situation) -> Found | None:
@@ -235,9 +233,8 @@ def _exhausted(now: Situation) -> Found | None:
     if not exhausted:
         return None
     text = (
-        f"{count_tasks(exhausted)} {'is' if exhausted == 1 else 'are'} exhausted, and not tried "
-        f"again until `pullqueue tasks requeue {now.queue.name} --all` adds "
-        f"{'it' if exhausted == 1 else 'them'}"
+        f"{tasks_are(exhausted)} exhausted, and not tried again until `pullqueue tasks requeue "
+        f"{now.queue.name} --all` adds {'it' if exhausted == 1 else 'them'}"
     )
     return Found(exhausted, text, "warning")
 

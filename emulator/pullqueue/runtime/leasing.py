@@ -8,7 +8,7 @@ from typing import Final
 from pullqueue.engine.events import EventKind
 from pullqueue.runtime.failures import kinds_of_faults, name_results
 from pullqueue.runtime.situation import MINUTE_SECONDS, Found, Situation
-from pullqueue.tasks import AttemptResult, TaskState, count_tasks
+from pullqueue.tasks import AttemptResult, TaskState, tasks_are
 from pullqueue.text import counted, format_span, quoted
 
 _LONG_SECONDS: Final = 600.0
@@ -122,4 +122,4 @@ def _is_unleased(now: Situation) -> bool:
 
 
 def _available(now: Situation) -> str:
-    return f"{count_tasks(now.due)} {'is' if now.due == 1 else 'are'} available"
+    return f"{tasks_are(now.due)} available"
