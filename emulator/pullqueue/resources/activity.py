@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.engine.events import MINUTE_USEC, EventKind
@@ -14,11 +14,10 @@ from pullqueue.resources.models import NOT_RECORDED, Since, parse_since
 from pullqueue.resources.operations import operation
 from pullqueue.resources.queues import list_shown_queues
 from pullqueue.resources.task_lists import Limit, failed_usec
+from pullqueue.runtime.situation import MINUTE
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Model, iso_usec
 from pullqueue.tasks import count_tasks
-
-_MINUTE = timedelta(minutes=1)
 
 
 class ActivityQuery(Model):
@@ -49,7 +48,7 @@ def list_activity(state: ServerState, query: ActivityQuery) -> Activity:
     recorded = Counter(each.failure for each in state.requests.latest())
     for each in failures:
         each.recorded = recorded[each.number]
-    failures += [each for each in _exhausted(state) if start - _time(each.last) < _MINUTE]
+    failures += [each for each in _exhausted(state) if start - _time(each.last) < MINUTE]
     failures.sort(key=lambda each: _time(each.last))
     last = slice(None, -query.limit - 1, -1)
     return Activity(actions[last], failures[last])

@@ -22,6 +22,7 @@ from pullqueue.resources.models import Since, TaskResource, build_task_resources
 from pullqueue.resources.operations import operation
 from pullqueue.resources.queues import find_task
 from pullqueue.resources.task_lists import Limit
+from pullqueue.runtime.situation import MINUTE
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Bytes, Count, Maybe, Model, Time, about, iso
 from pullqueue.tasks import TombstonedTaskError
@@ -237,7 +238,7 @@ def _explain_missing(
 @operation("GET", "/queues/{queue}/throughput", key="last_minute")
 def get_throughput(state: ServerState, queue: str) -> Throughput:
     """Return what happened to the tasks of a queue in the last minute, through every interface."""
-    counts = state.emulator.queue(queue).count_events(last=timedelta(minutes=1))
+    counts = state.emulator.queue(queue).count_events(last=MINUTE)
     return Throughput(
         added=counts[EventKind.ADDED],
         leased=counts[EventKind.LEASED],

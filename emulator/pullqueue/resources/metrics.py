@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import pullqueue
@@ -11,9 +11,10 @@ from pullqueue.resources.operations import operation
 from pullqueue.resources.queue_resource import build_resource
 from pullqueue.runtime.state import ServerState
 
-_Sample: TypeAlias = tuple[dict[str, object], float]
+_Sample: TypeAlias = tuple[Mapping[str, object], float]
 """Labels and value. No label needs an escape: names of queues are letters, digits and hyphens."""
 
+_STATES = ("available", "leased", "scheduled", "running", "retrying")
 _GAUGES = (
     ("exhausted", "exhausted_tasks", "Exhausted tasks that are stored."),
     ("bytes_stored", "stored_bytes", "Payloads, names and tags."),
@@ -27,58 +28,54 @@ _GAUGES = (
 @operation("GET", "/metrics", content_type="text/plain; version=0.0.4; charset=utf-8")
 def get_metrics(state: ServerState) -> str:
     """Return the numbers of queues and requests to Prometheus."""
-    return "".join([*_of_queues(state), *_of_server(state)])
+    return "".join([*_of_queues(state), *_of_delivery(state), *_of_server(state)])
 
 
-def _of_queues(state: ServerState) -> list[str]:
+def _of_queues(state: ServerState) -> Iterator[str]:
     queues = [build_resource(state, queue) for queue in state.emulator.queues]
-    by_state: list[_Sample] = [
+    by_state = [
         ({"queue": queue.name, "state": each}, getattr(queue, each))
         for queue in queues
-        for each in ("available", "leased", "scheduled", "running", "retrying")
+        for each in _STATES
     ]
-    metrics = [_metric("tasks", "Tasks in a queue, by state.", by_state)]
+    yield _metric("tasks", "Tasks in a queue, by state.", by_state)
     for field, name, text in _GAUGES:
-        samples: list[_Sample] = [
-            ({"queue": queue.name}, getattr(queue, field) or 0) for queue in queues
-        ]
-        metrics.append(_metric(name, text, samples))
+        numbers = [({"queue": queue.name}, getattr(queue, field) or 0) for queue in queues]
+        yield _metric(name, text, numbers)
+
+
+def _of_delivery(state: ServerState) -> Iterator[str]:
     delivery = state.delivery
-    if delivery is not None:
-        attempts: list[_Sample] = [
-            ({"queue": name, "status": status}, count)
-            for (name, status), count in delivery.attempts.counts.copy().items()
-        ]
-        rates: list[_Sample] = [
-            ({"queue": queue.name}, delivery.dispatcher.enforced_rate(queue))
-            for queue in state.emulator.queues
-            if queue.is_push
-        ]
-        text = "Attempts to send push tasks, by status; 0: no response."
-        metrics.append(_metric("attempts_total", text, attempts, kind="counter"))
-        metrics.append(
-            _metric(
-                "enforced_rate", "Maximum number of push tasks that are started per second.", rates
-            )
-        )
-    return metrics
+    if delivery is None:
+        return
+    attempts = [
+        ({"queue": name, "status": status}, count)
+        for (name, status), count in delivery.attempts.counts.copy().items()
+    ]
+    text = "Attempts to send push tasks, by status; 0: no response."
+    yield _metric("attempts_total", text, attempts, kind="counter")
+    rates = [
+        ({"queue": queue.name}, delivery.dispatcher.enforced_rate(queue))
+        for queue in state.emulator.queues
+        if queue.is_push
+    ]
+    text = "Maximum number of push tasks that are started per second."
+    yield _metric("enforced_rate", text, rates)
 
 
-def _of_server(state: ServerState) -> list[str]:
+def _of_server(state: ServerState) -> Iterator[str]:
     log = state.requests
-    requests: list[_Sample] = [
+    requests = [
         ({"verb": verb, "status": status}, count)
         for (verb, status), count in log.counts.copy().items()
     ]
-    seconds = "Total duration of all requests, in seconds."
-    clock = state.emulator.now_usec() / USEC_PER_SECOND
-    version: _Sample = ({"version": pullqueue.__version__}, 1)
-    return [
-        _metric("requests_total", "Requests to the API.", requests, kind="counter"),
-        _metric("request_seconds_total", seconds, [({}, log.seconds)], kind="counter"),
-        _metric("clock_seconds", "The clock.", [({}, clock)]),
-        _metric("info", "What runs.", [version]),
-    ]
+    yield _metric("requests_total", "Requests to the API.", requests, kind="counter")
+    text = "Total duration of all requests, in seconds."
+    yield _metric("request_seconds_total", text, [({}, log.seconds)], kind="counter")
+    yield _metric(
+        "clock_seconds", "The clock.", [({}, state.emulator.now_usec() / USEC_PER_SECOND)]
+    )
+    yield _metric("info", "What runs.", [({"version": pullqueue.__version__}, 1)])
 
 
 def _metric(name: str, text: str, samples: Iterable[_Sample], *, kind: str = "gauge") -> str:

@@ -110,15 +110,10 @@ def run_tasks(state: ServerState, body: NewRun) -> Run:
 
 
 def _find_kept(state: ServerState) -> list[KeptTasks]:
-    numbers = [
-        (queue, queue.fetch_statistics()) for queue in state.emulator.queues if queue.is_push
-    ]
     return [
-        KeptTasks(
-            queue=queue.name, tasks=each.available, text=find_progress(state, queue, each).text
-        )
-        for queue, each in numbers
-        if each.available
+        KeptTasks(queue.name, numbers.available, find_progress(state, queue, numbers).text)
+        for queue in state.emulator.queues
+        if queue.is_push and (numbers := queue.fetch_statistics()).available
     ]
 
 

@@ -31,7 +31,6 @@ from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Maybe, Model, about, given
 from pullqueue.tasks import Task, TaskState, TombstonedTaskError
 
-_QUEUE = "/queues/{queue}"
 _PAGE = 1_000
 _SEARCHED_TASKS = 100_000
 """How many tasks are read to search, sort or count them."""
@@ -124,7 +123,7 @@ class ExhaustedQuery(ListQuery):
     ] = "preview"
 
 
-@operation("GET", f"{_QUEUE}/tasks")
+@operation("GET", "/queues/{queue}/tasks")
 def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> Tasks:
     """List tasks in order of eta and arrival, without leasing them."""
     found = state.emulator.queue(queue)
