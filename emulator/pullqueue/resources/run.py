@@ -99,12 +99,12 @@ def run_tasks(state: ServerState, body: NewRun) -> Run:
             '{"clock": "manual"}',
             rpc_code="FAILED_PRECONDITION",
         )
-    steps = 1 if body.until == "next" else None
     with Faults(state.emulator) as faults, state.requests.collected_attempts() as attempts:
         if body.lose_response:
             faults.lose_response("attempt", times=1, per_task=True)
         with state.delivering(most=given(body.max_attempts)):
-            done = _run(state, state.delivery, target_usec, steps, attempts)
+            once = body.until == "next"
+            done = _run(state, state.delivery, target_usec, attempts, once=once)
     state.activity.record("ran the push tasks")
     return Run(attempts=attempts, done=done, kept=_find_kept(state) if done else [])
 
@@ -145,27 +145,30 @@ def _run(
     state: ServerState,
     delivery: Delivery,
     target_usec: int | None,
-    steps: int | None,
     attempts: list[Request],
+    *,
+    once: bool,
 ) -> bool:
-    """Send what is due, and then what is due until a time, in `steps` of the clock at most.
+    """Send what is due, and then what is due until a time.
 
-    Return False if that takes longer, or no more attempts are permitted.
+    With `once`, the clock is moved once at most, and only if nothing was due. Return False if that
+    takes longer, or no more attempts are permitted.
     """
-    end, clock = perf_counter() + _SECONDS, state.emulator.clock
+    end, clock, has_moved = perf_counter() + _SECONDS, state.emulator.clock, False
     while settle_delivery(state, delivery, end):
         if delivery.permits is not None and not delivery.permits.left:
             return False
-        is_end = target_usec is None or clock.now_usec() >= target_usec
-        if is_end or not isinstance(clock, ManualClock) or (steps is not None and attempts):
+        if target_usec is None or not isinstance(clock, ManualClock):
             return True
-        if steps == 0 or (target_usec == LAST_USEC and not _is_left(state, delivery)):
+        if clock.now_usec() >= target_usec or (once and (attempts or has_moved)):
             return True
-        next_usec = min(next_delivery_usec(state, delivery), target_usec or 0)
+        if target_usec == LAST_USEC and not _is_left(state, delivery):
+            return True
+        next_usec = min(next_delivery_usec(state, delivery), target_usec)
         if next_usec == LAST_USEC:
             return True  # what is left waits for an address, or is paused
         clock.move_to_usec(next_usec)
-        steps = steps and steps - 1
+        has_moved = True
     return False
 
 
