@@ -16,7 +16,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.sdk.calls import DELETE_CODES
 from pullqueue.sdk.imports import messages, taskqueue, taskqueue_stub
-from pullqueue.sdk.task_messages import RETRY_FIELDS, fill_retry, fill_task
+from pullqueue.sdk.task_messages import RETRY_FIELDS, fill_task
 from pullqueue.tasks import Task
 from pullqueue.text import decode_name
 
@@ -145,11 +145,11 @@ def _queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
     if numbers.oldest_eta is not None:
         shown["oldest_task"] = numbers.oldest_eta.strftime(_TIME_FORMAT)
         shown["eta_delta"] = _delta(numbers.oldest_eta, now)
-    if settings.retry_parameters is not None:
-        retry = messages.TaskQueueRetryParameters()
-        fill_retry(retry, settings.retry_parameters)
+    if (retry := settings.retry_parameters) is not None:
         shown["retry_parameters"] = {
-            field: getattr(retry, field) for field in RETRY_FIELDS.values() if retry.HasField(field)
+            field: value
+            for name, field in RETRY_FIELDS.items()
+            if (value := getattr(retry, name)) is not None
         }
     return shown
 

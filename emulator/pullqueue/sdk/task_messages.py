@@ -90,14 +90,6 @@ def fill_task(message: Any, task: tasks.Task, now_usec: int) -> None:
         message.runlog.response_code = attempts.status
 
 
-def fill_retry(message: Any, retry: tasks.RetryParameters) -> None:
-    """Write retry parameters into the protocol's message."""
-    for name, field in RETRY_FIELDS.items():
-        value = getattr(retry, name)
-        if value is not None:
-            setattr(message, field, value)
-
-
 def read_retry(request: Any) -> tasks.RetryParameters | None:
     """Return the retry parameters of a task or queue in a message; None: it has none."""
     if not request.HasField("retry_parameters"):
