@@ -7,14 +7,14 @@ from collections import deque
 from itertools import count
 from typing import Annotated, Final
 
-from msgspec import field
+from msgspec import field, json
 
 from pullqueue.limits import MIB
 from pullqueue.structs import Count, Model, Time, about
 
 KEPT: Final = 1_000
-_KEPT_CHARACTERS = 16 * MIB
-"""Maximum length of all mails together; beyond it the oldest mails are dropped."""
+_KEPT_BYTES = 16 * MIB
+"""Size of all mails together; beyond it the oldest mails are dropped."""
 
 
 class Attachment(Model):
@@ -45,11 +45,9 @@ class Mail(ListedMail, kw_only=True):
     html: str | None = None
 
     @property
-    def characters(self) -> int:
-        """How long it is."""
-        names = [each.name for each in self.attachments]
-        texts = [self.sender, *self.to, *self.cc, *self.bcc, self.subject, *names]
-        return sum(map(len, [*texts, self.reply_to or "", self.text or "", self.html or ""]))
+    def memory(self) -> int:
+        """How many bytes it takes, approximately."""
+        return len(json.encode(self))
 
 
 class MailLog:
@@ -59,16 +57,16 @@ class MailLog:
         self._lock = threading.Lock()
         self._mails: deque[Mail] = deque()
         self._numbers = count(1)
-        self._characters = 0
+        self._bytes = 0
 
     def add(self, mail: Mail, time: str) -> None:
         """Keep a mail, to which its number and time are added."""
         with self._lock:
             mail.number, mail.time = next(self._numbers), time
             self._mails.append(mail)
-            self._characters += mail.characters
-            while len(self._mails) > KEPT or self._characters > _KEPT_CHARACTERS:
-                self._characters -= self._mails.popleft().characters
+            self._bytes += mail.memory
+            while len(self._mails) > KEPT or self._bytes > _KEPT_BYTES:
+                self._bytes -= self._mails.popleft().memory
 
     def latest(self) -> list[Mail]:
         """Return the mails, the latest first."""
@@ -79,4 +77,4 @@ class MailLog:
         """Delete the mails; their numbers are not used again."""
         with self._lock:
             self._mails.clear()
-            self._characters = 0
+            self._bytes = 0

@@ -169,9 +169,11 @@ class RequestLog:
         method: str,
         seconds: float,
         origin: Origin,
-        touched: Touched | None = None,
     ) -> None:
         """Record a request that this server has sent, of an origin whose client is the app."""
+        touched = Touched(fault=response.fault)
+        if request.task_name:
+            touched.add(request.queue_name, [request.task_name])
         path, _, query = request.url.partition("?")
         logged = Request(
             verb=request.method,
@@ -186,8 +188,6 @@ class RequestLog:
             queue=request.queue_name,
             client=origin.client,
         )
-        if touched is not None:
-            touched.fault = response.fault
         self.record(logged, origin=origin, touched=touched)
 
     def _keep(self, request: Request, *, is_of_queue: bool) -> None:

@@ -1,8 +1,4 @@
-"""What goes into the control routes and comes out of them: schema, validation and JSON in one.
-
-Times are ISO 8601 in UTC, and where a caller may have to send them back exactly, also whole
-microseconds since the epoch.
-"""
+"""What goes into the control routes and comes out of them."""
 
 from __future__ import annotations
 

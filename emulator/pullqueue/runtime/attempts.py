@@ -11,7 +11,7 @@ from time import perf_counter
 
 from pullqueue.address import SplitUrl
 from pullqueue.engine.events import Interface, Origin
-from pullqueue.engine.interceptors import Caller, Touched, called_by, current_origin
+from pullqueue.engine.interceptors import Caller, called_by, current_origin
 from pullqueue.errors import PullQueueError
 from pullqueue.observe.activity import ProjectLog
 from pullqueue.observe.request_log import RequestLog
@@ -239,12 +239,8 @@ class Attempts:
         request, response = attempt.request, attempt.response
         status = response.status or 0
         self.counts[request.queue_name, status] += 1
-        touched = Touched()
-        touched.add(request.queue_name, [request.task_name])
         method = f"attempt {attempt.number}"
-        self._requests.record_sent(
-            request, response, method=method, seconds=seconds, origin=origin, touched=touched
-        )
+        self._requests.record_sent(request, response, method=method, seconds=seconds, origin=origin)
         is_power_of_2 = attempt.number & (attempt.number - 1) == 0
         if attempt.outcome == "exhausted" or (attempt.outcome == "will retry" and is_power_of_2):
             self._log.warning(

@@ -166,7 +166,12 @@ class Situation:
     @cached_property
     def failures(self) -> Counter[AttemptResult]:
         """How the attempts of the time that is looked at have failed."""
-        return self.queue.count_failures(last=self.span) if self.failed else Counter()
+        if not self.failed:
+            return Counter()
+        since_usec, last = self.since_usec, MINUTE
+        if since_usec is not None:
+            last = timedelta(microseconds=self.now_usec - since_usec + 1)
+        return self.queue.count_failures(last=last)
 
     @property
     def since_usec(self) -> int | None:
@@ -176,13 +181,6 @@ class Situation:
         wait.
         """
         return None if self.ended_last_minute else self.failing_usec
-
-    @property
-    def span(self) -> timedelta:
-        """The time whose attempts are looked at."""
-        if self.since_usec is None:
-            return MINUTE
-        return timedelta(microseconds=self.now_usec - self.since_usec + 1)
 
     @property
     def failing_usec(self) -> int | None:

@@ -312,10 +312,8 @@ def failed_attempt(
 ) -> None:
     """Record an attempt as the delivery does."""
     sent = PushRequest("POST", "/mail", {}, b"", None, queue, task, 1, 600)
-    touched = Touched()
-    touched.add(queue, [task])
     origin = log.origin(Interface.PUSH, app)
-    log.record_sent(sent, response, method="attempt 1", seconds=0, origin=origin, touched=touched)
+    log.record_sent(sent, response, method="attempt 1", seconds=0, origin=origin)
 
 
 def test_attempts_without_a_response_are_joined_in_a_thousand_places(emulator: Emulator) -> None:
