@@ -12,13 +12,24 @@
   const keys = document.getElementById("keys");
   const said = document.getElementById("said");
   let lost = false;
-  let live = true;
   let step = ""; // of sending a form: checking, sending
-  try {
-    live = localStorage.getItem(KEY) !== "off";
-  } catch {
-    // The browser stores nothing for this site: the choice applies to this page only.
-  }
+
+  // What was turned on or off. A browser may store nothing for this site: then it applies to this page only.
+  const isOn = (key) => {
+    try {
+      return localStorage.getItem(key) !== "off";
+    } catch {
+      return true;
+    }
+  };
+  const keepOn = (key, value) => {
+    try {
+      localStorage.setItem(key, value ? "on" : "off");
+    } catch {
+      // As above.
+    }
+  };
+  let live = isOn(KEY);
 
   const address = () => {
     const url = new URL(location.href);
@@ -173,11 +184,7 @@
   const setLive = (value) => {
     live = value;
     button.setAttribute("aria-pressed", String(live));
-    try {
-      localStorage.setItem(KEY, live ? "on" : "off");
-    } catch {
-      // As above.
-    }
+    keepOn(KEY, live);
     if (live) refresh();
   };
 
@@ -298,17 +305,9 @@
   // Whether to deliver while time passes stays as it was chosen.
   const DELIVER = "pullqueue-deliver";
   const deliver = document.getElementById("strip-deliver");
-  try {
-    if (deliver && localStorage.getItem(DELIVER) === "off") deliver.checked = false;
-  } catch {
-    // As above.
-  }
+  if (deliver) deliver.checked = isOn(DELIVER);
   document.addEventListener("change", (event) => {
-    try {
-      if (event.target.id === "strip-deliver") localStorage.setItem(DELIVER, event.target.checked ? "on" : "off");
-    } catch {
-      // As above.
-    }
+    if (event.target.id === "strip-deliver") keepOn(DELIVER, event.target.checked);
   });
 
   // Shows only the fields of the kind of fault that is chosen.
