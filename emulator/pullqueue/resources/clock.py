@@ -114,13 +114,17 @@ def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
             '{"move_to": "2026-01-01T00:00:00Z"}'
         )
     # Where delivery moves the clock, another one finds the time that is meant.
-    start_usec, earlier, other = clock.now_usec(), state.move, ManualClock(clock.now())
+    move, other = state.move, ManualClock(clock.now())
     if body.advance is not UNSET:
         target = other.advance(body.advance)
     else:
         target = other.move_to(parse_time(body.move_to, "move_to", ApiError))
-    goes_on = earlier is not None and body.deliver and earlier.target_usec == to_usec(target)
-    move = earlier if earlier and goes_on else _begin(state, start_usec, to_usec(target))
+    if move is None or not body.deliver or move.target_usec != to_usec(target):
+        before = [
+            (queue, queue.fetch_statistics(), queue.count_events(last=_NOW))
+            for queue in state.emulator.queues
+        ]
+        move = Move(clock.now_usec(), to_usec(target), before)
     if body.deliver:
         began = f"began to deliver while time passes, until {target:{_FORMAT}}"
         move.action = move.action or state.activity.record(began)
@@ -141,15 +145,6 @@ def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
         target=target.isoformat(),
         steps=[step for step in steps if step is not None],
     )
-
-
-def _begin(state: ServerState, start_usec: int, target_usec: int) -> Move:
-    """Return a move of the clock that begins, with the numbers of the queues before it."""
-    before = [
-        (queue, queue.fetch_statistics(), queue.count_events(last=_NOW))
-        for queue in state.emulator.queues
-    ]
-    return Move(start_usec, target_usec, before)
 
 
 def _step(

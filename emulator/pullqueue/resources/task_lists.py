@@ -222,7 +222,9 @@ def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int]:
     end = query.offset + query.limit
     exhausted = query.state == EXHAUSTED
     matching = islice(matching_tasks(queue, query, exhausted=exhausted), _SEARCHED_TASKS)
-    total = None if exhausted else _count(queue, query)
+    total: int | None = None
+    if not (exhausted or query.is_limited):  # it is known without looking at all
+        total = getattr(queue.fetch_statistics(), given(query.state) or "tasks")
     counter = count()
     counted = (task for task, _ in zip(matching, counter, strict=False))
     is_by_eta = query.sort == "eta" and not query.descending
@@ -251,15 +253,6 @@ def _leased_by(queue: Queue, tasks: Iterable[Task], client: str) -> Iterator[Tas
     leases = queue.last_leases([task.name for task in leased])
     clients = {name: Holder.of(lease, now_usec).client for name, lease in leases.items()}
     return (task for task in leased if clients.get(task.name, NOT_RECORDED) == client)
-
-
-def _count(queue: Queue, chosen: TaskQuery) -> int | None:
-    """Return how many tasks match, if that is known without looking at all."""
-    if chosen.is_limited:
-        return None
-    state = given(chosen.state) or "tasks"
-    numbers: int = getattr(queue.fetch_statistics(), state)
-    return numbers
 
 
 def _failed_so(task: Task, chosen: TaskFilter) -> bool:

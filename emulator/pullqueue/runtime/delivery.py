@@ -73,7 +73,7 @@ class Delivery:
         *,
         signer: TokenSigner,
         senders: SenderThreads,
-        advise: Callable[[str], str] = str,
+        advise: Callable[[str], str],
     ) -> None:
         """Send to addresses, with tokens of `signer`; record each attempt among the requests.
 

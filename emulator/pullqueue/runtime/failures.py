@@ -134,7 +134,9 @@ def name_results(results: Mapping[AttemptResult, int], total: int, kinds: Mappin
     """
     groups: defaultdict[tuple[object, ...], Counter[AttemptResult]] = defaultdict(Counter)
     for result, count in results.items():
-        groups[_group(result)][result] += count
+        pattern = _pattern(result.reason or "")
+        key = (result.status, pattern) if result.fault is None else (result.fault,)
+        groups[key][result] += count
     named: Counter[str] = Counter()
     for group in groups.values():
         named[_name_group(group, kinds)] += group.total()
@@ -145,13 +147,6 @@ def name_results(results: Mapping[AttemptResult, int], total: int, kinds: Mappin
     parts = [f"{count} {'by' if name.startswith('fault') else 'x'} {name}" for name, count in shown]
     others = total - sum(count for _, count in shown)
     return ", ".join([*parts, *([counted(others, "other")] if others else [])])
-
-
-def _group(result: AttemptResult) -> tuple[object, ...]:
-    """Return what results have in common that are one in words."""
-    if result.fault is not None:
-        return (result.fault,)
-    return result.status, _pattern(result.reason or "")
 
 
 def _name_group(group: Iterable[AttemptResult], kinds: Mapping[int, str]) -> str:
