@@ -24,12 +24,11 @@ import pullqueue as package
 from pullqueue import limits
 from pullqueue.checks import CHECKS
 from pullqueue.cli import pullqueue
+from pullqueue.cli.gtaskqueue import gtaskqueue, gtaskqueue_puller
 from pullqueue.config.settings import PROFILES
 from pullqueue.error_codes import find_codes
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import WHEN, build_schema
-from pullqueue.gtaskqueue.command import gtaskqueue
-from pullqueue.gtaskqueue.puller import gtaskqueue_puller
 from pullqueue.lint.deployment import FIELDS, LOST
 from pullqueue.lint.rules import Rule, RuleDocs, Sample, all_rules, parse_docs
 from pytest_pullqueue import plugin

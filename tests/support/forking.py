@@ -46,8 +46,8 @@ from pullqueue import address as defaults
 
 PROGRAMS = {
     "pullqueue": "pullqueue.cli:main",
-    "gtaskqueue": "pullqueue.gtaskqueue.command:gtaskqueue",
-    "gtaskqueue_puller": "pullqueue.gtaskqueue.puller:gtaskqueue_puller",
+    "gtaskqueue": "pullqueue.cli.gtaskqueue:gtaskqueue",
+    "gtaskqueue_puller": "pullqueue.cli.gtaskqueue:gtaskqueue_puller",
     "pytest": "pytest:main",
     "python-program": "forking:run_python",
     "python-blocks": "documents:run_blocks",
@@ -90,7 +90,7 @@ shared: list[str] = []
 """The folder of the sockets of a process that others use, too."""
 _APPS, _OTHERS = "apps", "others"
 """The sockets of the two processes."""
-_NOT_IMPORTED = {"__main__", "cli", "databases", "gtaskqueue"}
+_NOT_IMPORTED = {"__main__", "cli", "databases"}
 """Parts of names of modules that read the default port, or import what few apps use."""
 _COMMAND = """\
 #!{python} -IS

@@ -25,7 +25,7 @@ ORDER = (
     *("errors", "extras", "address", "text", "pickled", "clock", "limits", "tasks", "structs"),
     *("checks", "config", "error_codes", "lint", "engine", "stores", "push", "faults", "api"),
     *("observe", "cron", "runtime", "resources", "cloudtasks", "sdk", "services", "console"),
-    *("server", "cli", "gtaskqueue", "testing"),
+    *("server", "cli", "testing"),
 )
 """The parts of the package: each imports only parts before it, so there are no cycles."""
 
@@ -185,7 +185,7 @@ def test_only_commands_import_click() -> None:
         if re.search(r"^ *(import|from) click\b", path.read_text("utf-8"), re.MULTILINE)
     }
 
-    assert users == {"cli", "gtaskqueue"}
+    assert users == {"cli"}
 
 
 def test_the_engine_knows_nothing_of_the_world() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,12 +19,11 @@ from forking import forked
 from push_app import push_app, until
 
 from pullqueue import NewTask, Queue, TransientError
+from pullqueue.cli.gtaskqueue import gtaskqueue_puller
 from pullqueue.engine.events import EventKind
-from pullqueue.gtaskqueue.puller import gtaskqueue_puller
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import Faults
 
-SCRIPT = Path(sys.executable).with_name("gtaskqueue_puller")
 UPPER = 'tr a-z A-Z < "$1" > "$2"'
 
 Pull = Callable[..., Result]
@@ -221,7 +219,7 @@ def test_a_log_file_gets_what_goes_wrong(
 
     assert done.stderr == b""
     assert file.read_text().endswith(
-        " - pullqueue.puller - WARNING - task a: the program ended with status 3\n"
+        " - pullqueue.gtaskqueue - WARNING - task a: the program ended with status 3\n"
     )
 
 
@@ -231,7 +229,8 @@ def test_a_signal_ends_programs_and_releases_their_tasks(
     queue.add(b"work", name="a")
     sleeper = "--executable_binary=sh -c 'exec sleep 60'"
     with subprocess.Popen(
-        [SCRIPT, *queue_flags, sleeper, "--lease_secs=600"], stderr=subprocess.PIPE
+        [forked("gtaskqueue_puller"), *queue_flags, sleeper, "--lease_secs=600"],
+        stderr=subprocess.PIPE,
     ) as process:
         try:
             until(lambda: queue.get_task("a").retry_count == 1)
@@ -259,8 +258,8 @@ def test_a_missing_program_is_reported_before_a_lease(queue: Queue, queue_flags:
 @pytest.mark.parametrize(
     ("flag", "reason"),
     [
-        ("--taskqueue_name=pul", 'Queue not found. (queue "pul" is not in '),
-        ("--api_host=http://127.0.0.1:9", "no task queue responds at "),
+        ("--taskqueue_name=pul", 'queue "pul" is not in '),
+        ("--api_host=http://127.0.0.1:9", "no pullqueue responds at "),
     ],
 )
 def test_no_queue_to_empty(pull: Pull, flag: str, reason: str) -> None:

@@ -42,16 +42,27 @@ class Client:
     """Calls one server, over one connection and without a proxy."""
 
     def __init__(
-        self, url: str, *, project: str | None = None, timeout: float = _TIMEOUT_SECONDS
+        self,
+        url: str,
+        *,
+        project: str | None = None,
+        timeout: float = _TIMEOUT_SECONDS,
+        root: str = "/_emulator",
+        token: str | None = None,
+        option: str = "--url",
     ) -> None:
         """Take the URL of the server.
 
         `project` is the one that is meant, None: the server's own. `timeout` is how many seconds
-        the server may be silent.
+        the server may be silent. `root` goes before each path, `token` with each request; `option`
+        is the one that sets the URL.
         """
         self.url, self.project = url, project
+        self._root, self._option = root, option
         context = click.get_current_context(silent=True)
         headers = {"User-Agent": context.command_path if context else "pullqueue command"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
         self._connection = Connection(url, timeout=timeout, headers=headers)
 
     def command(self, text: str) -> str:
@@ -82,7 +93,10 @@ class Client:
             FailedError: it fails, there is none, or it is not a pullqueue.
         """
         parameters = urlencode(without_none(query))
-        data = self.read(verb, f"{path}?{parameters}" if parameters else path, body)
+        return self.parse(self.read(verb, f"{path}?{parameters}" if parameters else path, body))
+
+    def parse(self, data: bytes) -> Json:
+        """Return the JSON object of a response, or raise a FailedError."""
         try:
             return dict(json.loads(data))
         except (ValueError, TypeError, RecursionError):
@@ -98,13 +112,13 @@ class Client:
         try:
             if self.project is not None:
                 path += f"{'&' if '?' in path else '?'}{urlencode({'project': self.project})}"
-            response = self._connection.send(verb, f"/_emulator{path}", body)
+            response = self._connection.send(verb, f"{self._root}{path}", body)
         except NoResponseError as error:
             is_tls = self.url.startswith("https:")
             no_tls = "use http:// unless a proxy with TLS is in front of it, " if is_tls else ""
             raise NoServerError(
                 f"no pullqueue responds at {self.url} ({error}): {no_tls}start one with "
-                f"`pullqueue serve`, or pass its address with --url or {ADDRESS_VARIABLE}"
+                f"`pullqueue serve`, or pass its address with {self._option} or {ADDRESS_VARIABLE}"
             ) from None
         except BrokenResponseError as error:
             raise FailedError(
@@ -138,7 +152,7 @@ class Client:
     def _not_pullqueue(self) -> FailedError:
         return FailedError(
             f"the server at {self.url} is not a pullqueue, or another version: pass its address "
-            f"with --url or {ADDRESS_VARIABLE}"
+            f"with {self._option} or {ADDRESS_VARIABLE}"
         )
 
 
