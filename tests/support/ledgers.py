@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from pullqueue import Queue
+from pullqueue import Queue, Task
 from pullqueue.errors import PullQueueError
 
 
@@ -24,9 +24,13 @@ class Ledger:
         """Book the task that is leased, and then delete it."""
         for task in self.queue.lease_tasks(60, 1):
             self.queue.fetch_statistics()
-            self.booked.append(task.name)
             with suppress(PullQueueError):
-                self.queue.delete_tasks(task)
+                self.book(task)
+
+    def book(self, task: Task) -> None:
+        """Book a task, and then delete it."""
+        self.booked.append(task.name)
+        self.queue.delete_tasks(task)
 
     def check(self) -> bool:
         """Return whether the task was booked once."""

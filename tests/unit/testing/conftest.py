@@ -99,6 +99,16 @@ def ledger(queue: Queue) -> Ledger:
     return Ledger(queue)
 
 
+@pytest.fixture
+def work(queue: Queue) -> Callable[[], None]:
+    """A worker that leases one task and deletes it."""
+
+    def work() -> None:
+        queue.delete_tasks(queue.lease_tasks(60, 1))
+
+    return work
+
+
 MakeModule = Callable[..., ModuleType]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,7 +18,7 @@ from places import place
 
 from pullqueue import DeadlineExceededError, Emulator, Queue, Task
 from pullqueue.engine.interceptors import bypass_interceptors
-from pullqueue.testing import Crash, CrashTestError, exhaust
+from pullqueue.testing import Crash, CrashTestError
 
 Run = Callable[..., Any]
 
@@ -137,44 +136,6 @@ def test_crashes_with_different_errors_are_reported_one_by_one(crash: Run, queue
         assert any(failure.title in report and error in report for report in reports)
 
 
-@pytest.mark.parametrize("leases", [1, 2, 3])
-def test_a_task_that_is_exhausted_without_a_crash_is_reported(
-    crash: Run, limited: Queue, leases: int
-) -> None:
-    """The queue permits two leases; those that crashes use up are not the worker's own."""
-    seen: list[str] = []
-    exhausted: set[int] = set()
-
-    def setup() -> None:
-        seen.clear()
-        exhaust(limited, limited.add())
-        limited.add(name="one")
-
-    def work() -> None:
-        for task in limited.lease_tasks(60, 1):
-            seen.append(task.name)
-            if len(seen) == leases:
-                limited.delete_tasks(task)
-
-    def check() -> None:
-        exhausted.add(len(limited.exhausted))
-
-    with warnings.catch_warnings(action="always", record=True) as warned:
-        assert crash(work, setup=setup, check=check).is_complete
-    if leases <= 2:
-        assert not warned
-        assert exhausted == {1, 2}
-        return
-    message = (
-        'crash_test, without a crash: 1 task of queue "limited" was leased as often as is '
-        'permitted, never deleted, and exhausted; pass undeleted="ignore" if the test expects that'
-    )
-    assert [(str(each.message), each.filename) for each in warned] == [(message, __file__)]
-    assert crash(work, setup=setup, undeleted="ignore").is_complete
-    with pytest.raises(AssertionError, match=rf'^{message}(.|\n)*exhausted "one"'):
-        crash(work, setup=setup, undeleted="error")
-
-
 def test_what_a_dead_worker_raises_is_ignored(crash: Run, app: App) -> None:
     """Its machine has crashed, so nobody has seen it."""
 
@@ -261,15 +222,14 @@ def test_what_is_wrong_without_a_crash_is_not_a_failed_crash(crash: Run, app: Ap
         crash(bypass_interceptors()(queue.purge), setup=app.start)
 
 
-def test_each_run_begins_the_same_way(crash: Run, emulator: Emulator, queue: Queue) -> None:
+def test_each_run_begins_the_same_way(
+    crash: Run, emulator: Emulator, work: Callable[[], None], queue: Queue
+) -> None:
     names = []
     source = emulator.names
 
     def start() -> None:
         names.append(queue.add().name)
-
-    def work() -> None:
-        queue.delete_tasks(queue.lease_tasks(60, 1))
 
     crash(work, setup=start, check=lambda: None)
 

@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 from flask import Flask, request
+from handlers import handling
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
@@ -71,6 +73,7 @@ def shop(pushed: Queue) -> Shop:
 
 
 Run = Callable[..., Any]
+Work = Callable[[], None]
 Charge = Callable[[bytes], None]
 MakeApp = Callable[[Shop, Charge], dict[str, Any]]
 """Returns the arguments that say where tasks are sent."""
@@ -275,10 +278,6 @@ def test_a_dead_handler_changes_nothing(
 ) -> None:
     dying = Dying(queue, tmp_path / "from the dead")
 
-    def send(_: PushRequest) -> int:
-        getattr(dying, how)()
-        return 200
-
     def check() -> bool:
         for thread in dying.threads:
             thread.join()
@@ -286,7 +285,7 @@ def test_a_dead_handler_changes_nothing(
             gc.collect(1)  # closes generators that are left
         return not queue.list_tasks(10) and not dying.file.exists()
 
-    assert crash(setup=pushed.add, check=check, send=send) == 4
+    assert crash(setup=pushed.add, check=check, send=handling(getattr(dying, how))) == 4
 
 
 def test_what_handlers_log_is_shown_where_the_run_fails(
@@ -368,24 +367,16 @@ def test_a_worker_and_an_app_are_crashed_in_one_count(
                 pushed.add(name="next")
             queue.delete_tasks(task)
 
-    def send(_: PushRequest) -> int:
-        queue.fetch_statistics()
-        return 200
-
-    crashes = crash(work, setup=queue.add, send=send)
+    crashes = crash(work, setup=queue.add, send=handling(queue.fetch_statistics))
 
     assert crashes == 3 * 4 + 1
 
 
 def test_only_the_named_queues_are_emptied(
-    crash: Run, emulator: Emulator, queue: Queue, limited: Queue, pushed: Queue
+    crash: Run, emulator: Emulator, work: Work, queue: Queue, pushed: Queue
 ) -> None:
-    other = emulator.queue("default")
+    limited, other = map(emulator.queue, ("limited", "default"))
     sent: set[str] = set()
-
-    def work() -> None:
-        for task in queue.lease_tasks(60, 1):
-            queue.delete_tasks(task)
 
     def setup() -> None:
         for each in (queue, limited, pushed, other):
@@ -415,31 +406,24 @@ def test_only_the_named_queues_are_emptied(
 def test_faults_apply_beside_crashes(
     crash: Run, emulator: Emulator, queue: Queue, pushed: Queue
 ) -> None:
-    def send(_: PushRequest) -> int:
-        queue.add()
-        return 200
-
+    run = partial(crash, setup=pushed.add, send=handling(queue.add))
     with Faults(emulator) as faults:
         faults.fail("add", queues=["work"], times=1)
         with pytest.raises(TransientError):
-            crash(setup=pushed.add, send=send)
+            run()
         faults.clear()
         in_retries = faults.fail("add", queues=["work"], times=1, after=1)
-        assert crash(setup=pushed.add, send=send) == 4
+        assert run() == 4
         assert in_retries.hits == 3  # in each run in which the first add has been carried out
 
 
 def test_what_cannot_be_tested_is_refused_with_what_to_pass(
-    crash: Run, emulator: Emulator, queue: Queue, pushed: Queue
+    crash: Run, emulator: Emulator, work: Work, queue: Queue, pushed: Queue
 ) -> None:
-    def send(_: PushRequest) -> int:
-        return 200
+    send = handling()
 
     def run() -> None:
         run_tasks(emulator, send=send)
-
-    def work() -> None:
-        queue.delete_tasks(queue.lease_tasks(60, 1))
 
     def setup() -> None:
         queue.add()
@@ -458,16 +442,13 @@ def test_what_cannot_be_tested_is_refused_with_what_to_pass(
 
 
 def test_drain_retries_where_errors_are_to_be_retried(
-    emulator: Emulator, queue: Queue, pushed: Queue
+    emulator: Emulator, work: Work, queue: Queue, pushed: Queue
 ) -> None:
     def send(request: PushRequest) -> int:
         if request.attempt == 1:
             raise OSError("try again")
         queue.add()
         return 200
-
-    def work() -> None:
-        queue.delete_tasks(queue.lease_tasks(60, 1))
 
     async def work_async() -> None:
         work()
@@ -482,19 +463,6 @@ def test_drain_retries_where_errors_are_to_be_retried(
     assert_empty(queue)
     with pytest.raises(ValueError, match='errors is "ignore": use "raise", "strict" or "retry"'):
         drain(emulator, work, send=send, errors="ignore")  # type: ignore[arg-type]
-
-
-def test_a_handler_is_killed_at_the_calls_of_its_client_of_a_server(
-    crash: Run, emulator: Emulator, pushed: Queue
-) -> None:
-    path = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
-    with Server(emulator) as server, requests.Session() as session:
-
-        def send(_: PushRequest) -> int:
-            session.get(server.url + path, timeout=30).raise_for_status()
-            return 200
-
-        assert crash(setup=pushed.add, send=send) == 4
 
 
 def add_in_process(queue: Queue, _: Server) -> None:

@@ -55,10 +55,8 @@ def test_a_lease_expires_under_a_slow_worker(race_ledger: Run, ledger: Ledger) -
         race_ledger(ledger.book_first)
 
     error = caught.value
-    leases, looks, deletes = (
-        place(ledger.book_first, call)
-        for call in ("lease_tasks", "fetch_statistics", "delete_tasks")
-    )
+    leases, looks = (place(ledger.book_first, call) for call in ("lease_tasks", "fetch_statistics"))
+    deletes = place(ledger.book, "delete_tasks")
     assert error.schedule == (
         f'book_first 1: lease_tasks(60, 1) on queue "work" {leases} -> "one"',
         f'book_first 1: fetch_statistics() on queue "work" {looks}',
@@ -84,10 +82,14 @@ def test_a_lease_expires_under_a_slow_worker(race_ledger: Run, ledger: Ledger) -
 
 
 @pytest.mark.parametrize("leases", [1, 2, 3])
-def test_a_task_that_is_exhausted_in_the_first_order_is_reported(
-    race: Run, limited: Queue, leases: int
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [("crash", "crash_test, without a crash"), ("race", "race_test, in the first order")],
+)
+def test_a_task_that_is_exhausted_in_the_first_run_is_reported(
+    request: pytest.FixtureRequest, limited: Queue, kind: str, where: str, leases: int
 ) -> None:
-    """The queue permits two leases; in later orders these can expire under a slow worker."""
+    """The queue permits two leases; in later runs crashes and slow workers use them up."""
     count = [0]
     exhausted: set[int] = set()
 
@@ -107,16 +109,17 @@ def test_a_task_that_is_exhausted_in_the_first_order_is_reported(
     def check() -> None:
         exhausted.add(len(limited.exhausted))
 
-    run = partial(race, work, setup=setup, copies=2, schedules=1000 if leases == 1 else 1)
+    options = {"copies": 2, "schedules": 1000 if leases == 1 else 1} if kind == "race" else {}
+    run = partial(request.getfixturevalue(kind), work, setup=setup, **options)
     with warnings.catch_warnings(action="always", record=True) as warned:
         run(check=check)
     if leases <= 2:
         assert not warned
-        assert exhausted == ({1, 2} if leases == 1 else {1})
+        assert exhausted == ({1} if (kind, leases) == ("race", 2) else {1, 2})
         return
     message = (
-        'race_test, in the first order: 1 task of queue "limited" was leased as often as is '
-        'permitted, never deleted, and exhausted; pass undeleted="ignore" if the test expects that'
+        f'{where}: 1 task of queue "limited" was leased as often as is permitted, never deleted, '
+        'and exhausted; pass undeleted="ignore" if the test expects that'
     )
     assert [(str(each.message), each.filename) for each in warned] == [(message, __file__)]
     run(undeleted="ignore")
@@ -143,25 +146,21 @@ def test_a_task_that_is_never_deleted_is_reported(race: Run, queue: Queue, limit
         race(work, setup=setup, copies=2, schedules=2)
 
 
-def test_time_is_left_out_on_request(race_ledger: Run, ledger: Ledger) -> None:
-    assert race_ledger(ledger.book_first, clock=False) > 10
-
-
-def test_an_actor_that_raises_fails_the_test(race: Run, queue: Queue) -> None:
+@pytest.mark.parametrize("error", [OSError("cannot save"), SystemExit("no settings")])
+def test_an_actor_that_raises_fails_the_test(race: Run, queue: Queue, error: BaseException) -> None:
     """Others are stopped then, and none of their threads is left."""
 
     def fail() -> None:
         queue.fetch_statistics()
-        raise OSError("cannot save")
+        raise error
 
     def wait() -> None:
         queue.fetch_statistics()
 
-    with pytest.raises(RaceTestError, match="OSError: cannot save") as caught:
+    with pytest.raises(RaceTestError, match=f"{type(error).__name__}: {error}") as caught:
         race(fail, wait, setup=queue.add)
 
-    assert isinstance(caught.value.error, OSError)
-    assert caught.value.__cause__ is caught.value.error
+    assert caught.value.__cause__ is caught.value.error is error
     assert not {"fail", "wait"} & {thread.name for thread in threading.enumerate()}
 
 
@@ -277,15 +276,6 @@ def test_a_worker_can_end_as_a_program_does(
     assert crash(work, setup=queue.add).is_complete
     queue.add()
     assert drain(emulator, work) == 1
-
-
-def test_a_worker_that_exits_with_an_error_fails_the_test(race: Run, queue: Queue) -> None:
-    def work() -> None:
-        queue.fetch_statistics()
-        sys.exit("no settings")
-
-    with pytest.raises(RaceTestError, match="SystemExit: no settings"):
-        race(work, copies=2)
 
 
 def test_each_schedule_begins_with_the_same_faults(

@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any
 
 import pytest
+from ledgers import Ledger
 
-from pullqueue import NewTask, PullQueueError, Queue, Task
+from pullqueue import PullQueueError, Queue, Task
 from pullqueue.testing import RaceResult, RaceTestError
 
 pytestmark = pytest.mark.slow
@@ -24,18 +25,13 @@ Load = Callable[..., Any]
 Run = Callable[..., RaceResult]
 
 
-class Renewer:
+class Renewer(Ledger):
     """A worker that works for 90 seconds on a lease of 60, which a thread renews."""
 
     def __init__(self, queue: Queue, how: str, every: float) -> None:
-        self.queue = queue
+        super().__init__(queue)
         self.how = how
         self.every = every
-        self.done: list[str] = []
-
-    def setup(self) -> None:
-        self.done.clear()
-        self.queue.add(name="one")
 
     def work(self) -> None:
         for task in self.queue.lease_tasks(60, 1):
@@ -46,8 +42,7 @@ class Renewer:
             thread = threading.Thread(target=renew, daemon=True, name="thread renew")
             thread.start()
             time.sleep(90)  # noqa: TID251 - moves the clock
-            self.done.append(task.name)
-            self.queue.delete_tasks(task)
+            self.book(task)
             if self.how != "endless":
                 stop.set()
             if self.how == "joined":
@@ -80,7 +75,7 @@ class Renewer:
 def test_a_thread_renews_a_lease(race: Run, queue: Queue, how: str, every: float) -> None:
     """Its sleeps are those of the clock, so that a lease expires only where it is late."""
     app = Renewer(queue, how, every)
-    run = partial(race, app.work, setup=app.setup, check=lambda: app.done == ["one"], copies=2)
+    run = partial(race, app.work, setup=app.setup, check=app.check, copies=2)
 
     if every < 60:
         assert run(preemptions=2 if how == "event" else 1).is_complete
@@ -93,19 +88,14 @@ def test_a_thread_renews_a_lease(race: Run, queue: Queue, how: str, every: float
     assert len(again.value.schedule) == len(caught.value.schedule)
 
 
-class AsyncRenewer:
+class AsyncRenewer(Ledger):
     """A worker under asyncio that works for `seconds`, while another task of its loop runs."""
 
     def __init__(self, queue: Queue, beside: str, every: float, seconds: float) -> None:
-        self.queue = queue
+        super().__init__(queue)
         self.beside = beside
         self.every = every
         self.seconds = seconds
-        self.done: list[str] = []
-
-    def setup(self) -> None:
-        self.done.clear()
-        self.queue.add(name="one")
 
     async def work(self) -> None:
         await asyncio.sleep(1)
@@ -126,8 +116,7 @@ class AsyncRenewer:
             await asyncio.sleep(self.every)
 
     async def handle(self, task: Task) -> None:
-        self.done.append(task.name)
-        self.queue.delete_tasks(task.name)
+        self.book(task)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +133,7 @@ def test_a_task_of_asyncio_renews_a_lease(
 ) -> None:
     """As a thread does; time passes the main task, and one that does not sleep."""
     app = AsyncRenewer(queue, beside, every, seconds)
-    run = partial(race, app.work, setup=app.setup, check=lambda: app.done == ["one"], copies=2)
+    run = partial(race, app.work, setup=app.setup, check=app.check, copies=2)
 
     if is_right:
         assert run(preemptions=1).is_complete
@@ -156,22 +145,15 @@ def test_a_task_of_asyncio_renews_a_lease(
     assert len(again.value.schedule) == len(caught.value.schedule)
 
 
-def test_a_timer_renews_a_lease(race: Run, queue: Queue) -> None:
-    done: list[str] = []
-
-    def setup() -> None:
-        done.clear()
-        queue.add(name="one")
-
+def test_a_timer_renews_a_lease(race: Run, ledger: Ledger) -> None:
     def work() -> None:
-        for task in queue.lease_tasks(60, 1):
-            timer = threading.Timer(30, queue.modify_task_lease, (task, 600))
+        for task in ledger.queue.lease_tasks(60, 1):
+            timer = threading.Timer(30, ledger.queue.modify_task_lease, (task, 600))
             timer.start()
             time.sleep(90)  # noqa: TID251 - moves the clock
-            done.append(task.name)
-            queue.delete_tasks(task.name)
+            ledger.book(task)
 
-    assert race(work, setup=setup, check=lambda: done == ["one"], copies=2).is_complete
+    assert race(work, setup=ledger.setup, check=ledger.check, copies=2).is_complete
 
 
 def test_the_lease_of_one_worker_is_renewed_and_that_of_another_is_not(
@@ -183,11 +165,10 @@ def test_the_lease_of_one_worker_is_renewed_and_that_of_another_is_not(
     def careless() -> None:
         for task in queue.lease_tasks(60, 1):
             time.sleep(90)  # noqa: TID251 - moves the clock
-            app.done.append(task.name)
-            queue.delete_tasks(task)
+            app.book(task)
 
     with pytest.raises(RaceTestError):
-        race(app.work, careless, setup=app.setup, check=lambda: app.done == ["one"])
+        race(app.work, careless, setup=app.setup, check=app.check)
 
 
 def test_a_thread_waits_for_a_lock_of_its_actor(race: Run, queue: Queue, load: Load) -> None:
@@ -229,13 +210,12 @@ def work(queue, late):
     assert any("thread renew: waits for a lock" in step for step in caught.value.schedule)
 
 
-def test_threads_that_wait_for_work_sleep_at_it(race: Run, queue: Queue) -> None:
+def test_threads_that_wait_for_work_sleep_at_it(race: Run, ledger: Ledger) -> None:
     """Nobody waits for them for real: neither their actor, at the end, nor the test."""
-    done: list[str] = []
 
     def setup() -> None:
-        done.clear()
-        queue.add_many([NewTask(name="one"), NewTask(name="two")])
+        ledger.setup()
+        ledger.queue.add(name="two")
 
     def work() -> None:
         todo: queues.Queue[Task | None] = queues.Queue()
@@ -243,20 +223,22 @@ def test_threads_that_wait_for_work_sleep_at_it(race: Run, queue: Queue) -> None
         def consume() -> None:
             while (task := todo.get()) is not None:
                 time.sleep(3600)  # noqa: TID251 - moves the clock
-                done.append(task.name)
-                queue.delete_tasks(task)
+                ledger.book(task)
 
         threads = [threading.Thread(target=consume) for _ in range(2)]
         for thread in threads:
             thread.start()
-        for task in queue.lease_tasks(7200, 10):
+        for task in ledger.queue.lease_tasks(7200, 10):
             todo.put(task)
         for _ in threads:
             todo.put(None)
         for thread in threads:
             thread.join()
 
-    race(work, setup=setup, check=lambda: sorted(done) == ["one", "two"], copies=2, schedules=5)
+    def check() -> bool:
+        return sorted(ledger.booked) == ["one", "two"]
+
+    race(work, setup=setup, check=check, copies=2, schedules=5)
 
 
 def test_a_thread_is_joined_for_a_time(race: Run, queue: Queue) -> None:
