@@ -7,11 +7,12 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import flask
 import pytest
+from handlers import handling
 from tables import each_row
 
 from pullqueue import Emulator, ManualClock, SystemClock
@@ -24,13 +25,7 @@ from pullqueue.testing import Attempt, Faults, describe, drain, emulation, run_t
 from pullqueue.testing.describing import describe_payload
 
 Run = Callable[..., list[Attempt]]
-
-
-Handler = Callable[[PushRequest], Any]
-
-
-def ok(_: PushRequest) -> int:
-    return 200
+ok = handling()
 
 
 class TestSleepingHandlers:
@@ -58,11 +53,8 @@ class TestSleepingHandlers:
         emulator.queue("web").add()
         before = emulator.now_usec()
 
-        def handler(_: PushRequest) -> int:
-            time.sleep(0.001)  # noqa: TID251 - the user's code
-            return 200
-
-        assert len(run_tasks(emulator, send=handler)) == 1
+        sleep = partial(time.sleep, 0.001)  # noqa: TID251 - the user's code
+        assert len(run_tasks(emulator, send=handling(sleep))) == 1
         assert emulator.now_usec() - before >= 1000
 
 
@@ -113,12 +105,8 @@ class TestStrict:
     ) -> None:
         pushed.add(request=HttpRequest("/", deadline_seconds=30))
 
-        def send(_: PushRequest) -> int:
-            clock.advance(31)
-            return 200
-
         with pytest.raises(AssertionError, match=r": no response within 30 s$"):
-            run(send=send, errors="strict")
+            run(send=handling(partial(clock.advance, 31)), errors="strict")
 
     def test_a_success_and_a_lost_response_are_not_raised(
         self, run: Run, emulator: Emulator, pushed: Queue

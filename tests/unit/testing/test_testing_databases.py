@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cloudtasks_interface import grpc_client
+from handlers import handling
 from places import without_places
 from visits import Open, Visits
 
@@ -21,6 +22,7 @@ from pullqueue.push.request import PushRequest
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import (
     Crash,
+    CrashResult,
     CrashTestError,
     ProcessClock,
     RaceResult,
@@ -31,6 +33,8 @@ from pullqueue.testing import (
 )
 
 pytestmark = pytest.mark.slow
+
+Crashes = Callable[..., CrashResult]
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +85,20 @@ def race(emulator: Emulator, visits: Visits, way: str, *, preemptions: int = 1) 
 
     options: Any = {"copies": 2, "setup": visits.reset, "check": check, "clock": False}
     return race_test(emulator, getattr(visits, way), **options, preemptions=preemptions)
+
+
+@pytest.fixture
+def crash(emulator: Emulator, pushed: Queue, visits: Visits) -> Crashes:
+    """Crashes of a handler, which has to count once."""
+
+    def setup() -> None:
+        visits.reset()
+        pushed.add(name="one")
+
+    def check() -> None:
+        assert visits.value() == 1
+
+    return partial(crash_test, emulator, setup=setup, check=check)
 
 
 @each_way(
@@ -153,23 +171,11 @@ def test_who_waited_for_a_lock_goes_on_once_it_is_released(
     (["redis", *GOOGLE], "by_transaction"),
 )
 def test_what_a_killed_handler_has_not_committed_has_no_effect(
-    emulator: Emulator, pushed: Queue, visits: Visits, way: str
+    crash: Crashes, visits: Visits, way: str
 ) -> None:
     """One that counts, and is retried after its commit or its lost response, counts twice."""
-
-    def setup() -> None:
-        visits.reset()
-        pushed.add(name="one")
-
-    def send(_: PushRequest) -> int:
-        getattr(visits, way)()
-        return 200
-
-    def check() -> None:
-        assert visits.value() == 1
-
     with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, setup=setup, check=check, send=send)
+        crash(send=handling(getattr(visits, way)))
 
     # A connection of psycopg in autocommit is rolled back when it is released.
     killed, lost = [f for f in caught.value.failures if ": ROLLBACK (" not in f.title]
@@ -179,28 +185,20 @@ def test_what_a_killed_handler_has_not_committed_has_no_effect(
 
 @pytest.mark.parametrize("visits", PATHS, indirect=True)
 def test_a_handler_that_commits_before_it_adds_a_task_loses_it(
-    emulator: Emulator, pushed: Queue, visits: Visits
+    crash: Crashes, pushed: Queue, visits: Visits
 ) -> None:
     """The order is paid, and the retry finds that; Django's `on_commit` is after the commit."""
-    mails: list[str] = []
-
-    def setup() -> None:
-        visits.reset()
-        mails.clear()
-        pushed.add(name="pay")
 
     def send(request: PushRequest) -> int:
-        if request.task_name == "mail":
-            mails.append("mail")
-        else:
+        if request.task_name != "mail":
             visits.pay(lambda: pushed.add(name="mail"))
         return 200
 
-    def check() -> None:
-        assert mails
+    def check() -> bool:
+        return "mail" in {event.task_name for event in pushed.events()}
 
     with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, setup=setup, check=check, send=send)
+        crash(send=send, check=check)
 
     failures = caught.value.failures
     commit, add = without_places(failures[1].calls[-2:])
@@ -215,33 +213,21 @@ def test_a_handler_that_commits_before_it_adds_a_task_loses_it(
     ([*PATHS[1:], *GOOGLE], "write"),
 )
 def test_a_write_that_fails_is_an_error_of_the_database(
-    emulator: Emulator, pushed: Queue, visits: Visits, way: str
+    crash: Crashes, visits: Visits, way: str
 ) -> None:
     """A handler that hides the error is found."""
     raised: set[type[Exception]] = set()
     write = getattr(visits, way)
 
-    def setup() -> None:
-        visits.reset()
-        pushed.add(name="one")
-
-    def careful(_: PushRequest) -> int:
-        write()
-        return 200
-
-    def careless(_: PushRequest) -> int:
+    def careless() -> None:
         try:
             write()
         except Exception as failure:  # noqa: BLE001 - as in bad code
             raised.add(type(failure))
-        return 200
 
-    def check() -> None:
-        assert visits.value() == 1
-
-    crash_test(emulator, setup=setup, check=check, send=careful, errors=True)
+    crash(send=handling(write), errors=True)
     with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, setup=setup, check=check, send=careless, errors=True)
+        crash(send=handling(careless), errors=True)
     assert {failure.crash for failure in caught.value.failures} == {Crash.ERROR}
     assert any(issubclass(each, visits.error) for each in raised), raised
 
@@ -257,22 +243,12 @@ def test_actors_that_share_a_connection_are_a_warning(emulator: Emulator, visits
 
 
 @pytest.mark.parametrize("visits", ["sqlalchemy memory"], indirect=True)
-def test_a_kill_that_deletes_a_database_in_memory_is_a_warning(
-    emulator: Emulator, visits: Any
-) -> None:
-    def setup() -> None:
-        visits.reset()
-        emulator.queue("pushed").add()
-
-    def send(_: object) -> int:
-        visits.by_expression()
-        return 200
-
+def test_a_kill_that_deletes_a_database_in_memory_is_a_warning(crash: Crashes, visits: Any) -> None:
     with (
         pytest.warns(UserWarning, match="closes the one connection of a StaticPool"),
         suppress(CrashTestError, visits.error),  # of setup, too
     ):
-        crash_test(emulator, setup=setup, check=lambda: True, send=send)
+        crash(send=handling(visits.by_expression))
 
 
 @pytest.mark.parametrize("visits", ["google datastore"], indirect=True)
@@ -391,35 +367,26 @@ def test_keys_of_redis_that_do_not_expire_are_named(
 
 @pytest.mark.parametrize("visits", ["redis"], indirect=True)
 def test_a_handler_is_killed_between_calls_to_redis_and_not_within_a_pipeline(
-    emulator: Emulator, pushed: Queue, visits: Any
+    crash: Crashes, visits: Any
 ) -> None:
     """A handler that is killed before it sets its mark, but after its effect, repeats that."""
     client = visits.client
 
-    def setup() -> None:
-        visits.reset()
-        pushed.add(name="one")
-
-    def send(_: PushRequest) -> int:
+    def count() -> None:
         if not client.exists("done"):
             visits.by_incr()
             client.set("done", 1)
-        return 200
 
-    def send_at_once(_: PushRequest) -> int:
+    def count_at_once() -> None:
         if not client.exists("done"):
             with client.pipeline() as pipeline:
                 pipeline.incr("visits")
                 pipeline.set("done", 1)
                 pipeline.execute()
-        return 200
-
-    def check() -> None:
-        assert visits.value() == 1
 
     with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, setup=setup, check=check, send=send)
+        crash(send=handling(count))
     after, before = caught.value.failures
     assert after.title.startswith("killed after call 2, redis: ")
     assert before.title.startswith("killed before call 3, redis: SET done (")
-    assert crash_test(emulator, setup=setup, check=check, send=send_at_once) == 4
+    assert crash(send=handling(count_at_once)) == 4

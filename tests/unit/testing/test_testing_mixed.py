@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
+from handlers import handling
 
 from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.push.request import PushRequest
@@ -77,23 +78,20 @@ def test_handlers_go_before_time(
     queue.add(b"later", eta=start + timedelta(hours=1))
     times: list[timedelta] = []
 
-    def send(_: PushRequest) -> int:
-        times.append(clock.now() - start)
-        return 200
-
+    send = handling(lambda: times.append(clock.now() - start))
     drain(emulator, forever(queue, pushed, 0), send=send)
 
     assert times == [timedelta(), timedelta(hours=1)]
 
 
 def test_push_tasks_are_sent_where_there_is_an_app(
-    emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler
+    emulator: Emulator, work: Callable[[], None], queue: Queue, pushed: Queue, handler: Handler
 ) -> None:
     """Without one they stay, however many are due; a queue that cannot send is an error."""
     pushed.add(b"one", request=HttpRequest("/mail"))
     queue.add()
 
-    drain(emulator, lambda: queue.delete_tasks(queue.lease_tasks(60, 1)))
+    drain(emulator, work)
     assert pushed.fetch_statistics().available == 1
     queue.add()
     assert drain(emulator, lambda: None, queues=["pushed"], send=handler) == 0
@@ -108,9 +106,5 @@ def test_push_tasks_are_sent_where_there_is_an_app(
 def test_handlers_that_never_end_reach_max_calls(emulator: Emulator, pushed: Queue) -> None:
     pushed.add()
 
-    def send(_: PushRequest) -> int:
-        pushed.add()
-        return 200
-
     with pytest.raises(AssertionError, match=r"3 attempts were made .* pass a higher max_calls"):
-        drain(emulator, lambda: None, send=send, max_calls=3)
+        drain(emulator, lambda: None, send=handling(pushed.add), max_calls=3)

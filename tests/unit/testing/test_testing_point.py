@@ -6,13 +6,15 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from handlers import handling
 from places import place
 
-from pullqueue import Emulator, Queue
+from pullqueue import Emulator
 from pullqueue.push.request import PushRequest
 from pullqueue.testing import Crash, CrashTestError, RaceTestError, point
 
@@ -81,13 +83,9 @@ def test_a_handler_is_killed_between_statements(
 
 def test_a_point_is_one_crash(crash: Run, emulator: Emulator) -> None:
     """After a point is the same as before what follows it."""
+    send = handling(partial(point, "one"), partial(point, "two"))
 
-    def handle(_: PushRequest) -> int:
-        point("one")
-        point("two")
-        return 200
-
-    crashes = crash(send=handle, setup=emulator.queue("pushed").add, check=lambda: None)
+    crashes = crash(send=send, setup=emulator.queue("pushed").add)
 
     assert crashes == 2 + 1  # and its response
     assert str(crashes).endswith(", without crashes after what point() is called for")
@@ -167,10 +165,3 @@ def test_actors_are_interleaved_at_points(
         database.execute(ADD)
 
     assert race(add_at_once, setup=setup, check=check, copies=2) > 1
-
-
-def test_a_point_outside_of_a_run_does_nothing(queue: Queue) -> None:
-    point("alone")
-
-    queue.add()
-    assert len(queue.lease_tasks(60, 10)) == 1

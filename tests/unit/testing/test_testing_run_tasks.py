@@ -12,6 +12,7 @@ from typing import Any
 
 import flask
 import pytest
+from handlers import handling
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.engine import verbs
@@ -64,8 +65,7 @@ def app_of(handler: Callable[[flask.Request], Any]) -> flask.Flask:
 Run = Callable[..., list[Attempt]]
 
 
-def ok(_: PushRequest) -> int:
-    return 200
+ok = handling()
 
 
 def failing(_: PushRequest) -> int:
@@ -273,10 +273,7 @@ class TestFailures:
     ) -> None:
         web.add(request=HttpRequest("/", deadline_seconds=30))
         steps = [31, 30]
-
-        def handler(_: PushRequest) -> int:
-            clock.advance(steps.pop(0))
-            return 200
+        handler = handling(lambda: clock.advance(steps.pop(0)))
 
         first, second = run(send=handler, until="empty")
 
@@ -286,10 +283,7 @@ class TestFailures:
 
     def test_an_endless_loop_ends_with_the_state_of_the_queues(self, run: Run, web: Queue) -> None:
         web.add(name="t")
-
-        def handler(_: PushRequest) -> int:
-            web.add(request=HttpRequest("/again"))
-            return 200
+        handler = handling(lambda: web.add(request=HttpRequest("/again")))
 
         with pytest.raises(AssertionError) as raised:
             run(send=handler, max_attempts=3)

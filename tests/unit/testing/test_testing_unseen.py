@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from executing import forked_python
+from handlers import handling
 
 from pullqueue import Queue
 from pullqueue.testing import place
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.slow
 
 Run = Callable[..., Any]
 Load = Callable[..., Any]
+Work = Callable[[], None]
 
 IMPORTS = {
     "import sqlite3": "sqlite3",
@@ -37,12 +39,8 @@ IMPORTS = {
 
 
 @pytest.fixture(params=["race", "crash"])
-def run(request: pytest.FixtureRequest, race: Run, crash: Run, queue: Queue) -> Run:
+def run(request: pytest.FixtureRequest, race: Run, crash: Run, work: Work, queue: Queue) -> Run:
     """A race or crashes of a worker that uses queues."""
-
-    def work() -> None:
-        queue.delete_tasks(queue.lease_tasks(60, 1))
-
     if request.param == "race":
         return partial(race, queue.fetch_statistics, copies=2)
     return partial(crash, work, setup=queue.add)
@@ -97,21 +95,14 @@ USES: dict[str, Callable[[Any, Queue], Callable[[], object]]] = {
 
 @pytest.mark.parametrize("use", [*USES, "a view"])
 def test_the_package_of_an_actor_is_the_apps_where_it_is_installed(
-    race: Run, crash: Run, queue: Queue, load: Load, *, use: str
+    race: Run, crash: Run, work: Work, queue: Queue, load: Load, *, use: str
 ) -> None:
     name = f"installed_{len(use)}"
     app = load(INSTALLED, name, folder="site-packages")
-    views: dict[str, object] = {}
-
-    def send(_: object) -> int:
-        return 200
-
-    def work() -> None:
-        queue.delete_tasks(queue.lease_tasks(60, 1))
-
+    send = handling()
+    views = {} if use in USES else {"work": app.work}
     setattr(send, "view_functions", views)  # noqa: B010 - as Flask has them
     actor = USES[use](app, queue) if use in USES else work
-    views |= {} if use in USES else {"work": app.work}
     for run in (partial(race, copies=2), crash):
         with pytest.raises(AssertionError, match=f": {name} uses sqlite3, and "):
             run(actor, setup=queue.add, send=send)
