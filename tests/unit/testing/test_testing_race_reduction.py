@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
-from weakref import ref
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from kept import Kept
+from kept import Program, check_reduction
 
-from pullqueue import Emulator, ManualClock
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.errors import PullQueueError
 from pullqueue.push.request import PushRequest
-from pullqueue.testing import RaceResult, race_test
+from pullqueue.testing import RaceResult
 
 pytestmark = pytest.mark.slow
 
@@ -63,19 +60,19 @@ programs = st.lists(st.lists(operations, min_size=1, max_size=3), min_size=2, ma
 )
 
 
-class Program:
-    def __init__(self, actors: list[list[Operation]], *, handlers: bool) -> None:
-        self.clock = ManualClock()
-        self.emulator = Emulator.from_text(YAML, clock=self.clock)
-        self.actors = actors
+class QueueProgram(Program):
+    """Actors that are functions, or handlers of tasks."""
+
+    yaml = YAML
+    options: ClassVar[dict[str, Any]] = {"undeleted": "ignore"}
+
+    def __init__(self, actors: list[list[Operation]], *, handlers: bool = False) -> None:
+        super().__init__(actors)
         self.handlers = handlers
         self.memory: list[str] = []
-        self.find_kept: Any = None
-        """Returns what is kept for the test; it is not compared after each turn."""
 
     def setup(self) -> None:
         self.memory.clear()
-        self.find_kept().seen = {}
         for queue in self.emulator.queues:
             if queue.name != "default":
                 queue.add(name="a")
@@ -84,8 +81,7 @@ class Program:
                 self.emulator.queue("pushed").add(name=f"handler{number}")
 
     def act(self, number: int, who: str) -> None:
-        """Do what an actor does; what it sees is part of the state, as it could act on it."""
-        seen = self.find_kept().seen.setdefault(who, [])
+        seen = self.seen(who)
         for operation in self.actors[number]:
             with suppress(PullQueueError):
                 seen.append(self.call(operation))
@@ -109,55 +105,27 @@ class Program:
         return calls[operation.call]()
 
     @bypass_interceptors()
-    def check(self) -> None:
-        """Note the state; push tasks are sent in any order, whenever they were added."""
+    def state(self) -> tuple[object, ...]:
+        """Return the tasks; push tasks are sent in any order, whenever they were added."""
         tasks = []
         for queue in self.emulator.queues:
             names = [(task.name, task.retry_count) for task in queue.list_tasks(100)]
             tasks.append((queue.name, tuple(sorted(names) if queue.is_push else names)))
-        self.find_kept().note(tuple(tasks), tuple(self.memory))
+        return tuple(tasks), tuple(self.memory)
+
+    def send(self, request: PushRequest) -> int:
+        number = int(request.task_name.removeprefix("handler") or 0)
+        self.act(number, f"{request.task_name} {request.attempt}")
+        return 200
 
     def race(self, **options: Any) -> tuple[RaceResult, set[object]]:
-        kept = Kept()
-        self.find_kept = ref(kept)
-
-        def send(request: PushRequest) -> int:
-            number = int(request.task_name.removeprefix("handler") or 0)
-            self.act(number, f"{request.task_name} {request.attempt}")
-            return 200
-
-        def actor(number: int) -> Callable[[], None]:
-            def function() -> None:
-                self.act(number, str(number))
-
-            function.__name__ = f"actor{number}"
-            return function
-
-        actors = [] if self.handlers else [actor(number) for number in range(len(self.actors))]
         if self.handlers:
-            options |= {"send": send, "queues": ["pushed"]}
-        run: Callable[..., RaceResult] = race_test
-        result = run(
-            self.emulator,
-            *actors,
-            setup=self.setup,
-            check=self.check,
-            undeleted="ignore",
-            schedules=100_000,
-            seconds=math.inf,
-            **options,
-        )
-        return result, kept.states
+            options |= {"send": self.send, "queues": ["pushed"]}
+        return super().race(**options)
 
 
-def compare(program: list[list[Operation]], **options: Any) -> None:
-    handlers = options.pop("handlers", False)
-    all_orders, expected = Program(program, handlers=handlers).race(reduce=False, **options)
-    result, states = Program(program, handlers=handlers).race(**options)
-    assert all_orders.is_complete
-    assert result.is_complete
-    assert states == expected
-    assert result <= all_orders
+def compare(program: list[list[Operation]], *, handlers: bool = False, **options: Any) -> None:
+    check_reduction(lambda: QueueProgram(program, handlers=handlers), **options)
 
 
 LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
-from typing import Any
-from weakref import ref
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from kept import Kept
+from kept import Program, check_reduction
 from sdk_calls import memcache, ndb, sdk_testbed
 
-from pullqueue import Emulator, ManualClock
 from pullqueue.sdk.imports import taskqueue
-from pullqueue.testing import RaceResult, race_test
+from pullqueue.testing import RaceResult
 
 pytestmark = pytest.mark.slow
 
@@ -82,35 +79,26 @@ programs = st.lists(
 )
 
 
-def race(program: list[list[str]], **options: Any) -> tuple[RaceResult, set[object]]:
-    emulator = Emulator.from_text(YAML, clock=ManualClock())
-    kept = Kept()
-    find_kept: Any = ref(kept)  # so that it is not compared after each turn
+class SdkProgram(Program):
+    yaml = YAML
+    options: ClassVar[dict[str, Any]] = {"clock": False}
 
-    def actor(number: int) -> Callable[[], None]:
-        def function() -> None:
-            for name in program[number]:
-                find_kept().seen.setdefault(number, []).append(CALLS[name]())
-
-        function.__name__ = f"actor{number}"
-        return function
-
-    def setup() -> None:
-        find_kept().seen = {}
+    def setup(self) -> None:
         for name in "ab":
             store(name, 1)
         key("c").delete()
 
-    def check() -> None:
-        tasks = emulator.queue("mails").fetch_statistics().tasks
-        find_kept().note(*map(value, "abc"), memcache.get("a"), memcache.get("b"), tasks)
+    def act(self, number: int, who: str) -> None:
+        for name in self.actors[number]:
+            self.seen(who).append(CALLS[name]())
 
-    run: Callable[..., RaceResult] = race_test
-    with sdk_testbed(emulator):
-        actors = map(actor, range(len(program)))
-        limits = {"schedules": 100_000, "seconds": math.inf, "clock": False}
-        result = run(emulator, *actors, setup=setup, check=check, **limits, **options)
-    return result, kept.states
+    def state(self) -> tuple[object, ...]:
+        tasks = self.emulator.queue("mails").fetch_statistics().tasks
+        return *map(value, "abc"), memcache.get("a"), memcache.get("b"), tasks
+
+    def race(self, **options: Any) -> tuple[RaceResult, set[object]]:
+        with sdk_testbed(self.emulator):
+            return super().race(**options)
 
 
 LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
@@ -124,10 +112,4 @@ LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
 def test_calls_to_services_lead_to_the_same_states(
     program: list[list[str]], preemptions: int
 ) -> None:
-    all_orders, expected = race(program, reduce=False, preemptions=preemptions)
-    result, states = race(program, preemptions=preemptions)
-
-    assert all_orders.is_complete
-    assert result.is_complete
-    assert states == expected
-    assert result <= all_orders
+    check_reduction(lambda: SdkProgram(program), preemptions=preemptions)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
-from weakref import ref
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from kept import Kept
+from kept import Program, check_reduction
 from visits_sqlite import UPDATE, SqliteVisits
 
-from pullqueue import Emulator, ManualClock, Queue
+from pullqueue import Emulator, Queue
 from pullqueue.testing import RaceResult, RaceTestError, crash_test, race_test
 
 pytestmark = pytest.mark.slow
@@ -264,25 +261,24 @@ sql_programs = st.lists(
 ).filter(lambda program: LONG or sum(map(len, program)) <= 4)
 
 
-class SqlProgram:
+class SqlProgram(Program):
+    options: ClassVar[dict[str, Any]] = {"clock": False, "unseen": "ignore"}
+
     def __init__(self, path: Path, actors: list[list[str]], mode: str) -> None:
+        super().__init__(actors)
         self.path = path
-        self.actors = actors
         self.mode = mode
-        self.find_kept: Any = None
-        """Returns what is kept for the test; it is not compared after each turn."""
 
     def setup(self) -> None:
         for path in self.path.parent.glob(f"{self.path.name}*"):
             path.unlink()
-        self.find_kept().seen = {}
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
             connection.execute(f"PRAGMA journal_mode = {self.mode}")
             connection.execute("PRAGMA synchronous = OFF")
             connection.executescript(SCHEMA)
 
-    def act(self, number: int) -> None:
-        seen = self.find_kept().seen.setdefault(number, [])
+    def act(self, number: int, who: str) -> None:
+        seen = self.seen(who)
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = OFF")
             for text in self.actors[number]:
@@ -293,39 +289,12 @@ class SqlProgram:
                     with suppress(sqlite3.OperationalError):
                         connection.execute("ROLLBACK")
 
-    def check(self) -> None:
+    def state(self) -> tuple[object, ...]:
         with closing(sqlite3.connect(self.path)) as connection:
-            rows = [
+            return tuple(
                 tuple(connection.execute(f"SELECT value FROM {table}").fetchall())  # noqa: S608
                 for table in ("a", "b", "log")
-            ]
-        self.find_kept().note(*rows)
-
-    def race(self, **options: Any) -> tuple[RaceResult, set[object]]:
-        emulator = Emulator.from_text("queue: []", clock=ManualClock())
-        kept = Kept()
-        self.find_kept = ref(kept)
-
-        def actor(number: int) -> Callable[[], None]:
-            def function() -> None:
-                self.act(number)
-
-            function.__name__ = f"actor{number}"
-            return function
-
-        run: Callable[..., RaceResult] = race_test
-        result = run(
-            emulator,
-            *map(actor, range(len(self.actors))),
-            setup=self.setup,
-            check=self.check,
-            schedules=100_000,
-            seconds=math.inf,
-            clock=False,
-            unseen="ignore",
-            **options,
-        )
-        return result, kept.states
+            )
 
 
 @given(sql_programs, st.integers(1, 2), st.sampled_from(["DELETE", "WAL"]))
@@ -345,12 +314,4 @@ def test_orders_that_are_left_out_lead_to_the_same_states(
     tmp_path: Path, program: list[list[str]], preemptions: int, mode: str
 ) -> None:
     path = tmp_path / "program.sqlite"
-    all_orders, expected = SqlProgram(path, program, mode).race(
-        reduce=False, preemptions=preemptions
-    )
-    result, states = SqlProgram(path, program, mode).race(preemptions=preemptions)
-
-    assert all_orders.is_complete
-    assert result.is_complete
-    assert states == expected
-    assert result <= all_orders
+    check_reduction(lambda: SqlProgram(path, program, mode), preemptions=preemptions)
