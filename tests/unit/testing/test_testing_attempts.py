@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import flask
 import pytest
-from handlers import handling
+from functions import handling
 from tables import each_row
 
 from pullqueue import Emulator, ManualClock, SystemClock

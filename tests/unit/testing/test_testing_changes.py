@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import requests
+from functions import adding, in_turn
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
@@ -161,11 +162,7 @@ def test_orders_that_differ_in_files_are_run(
     """An update is lost although the calls are to different tasks."""
     get, put = WAYS[way]
     folder = tmp_path / "folder"
-
-    def setup() -> None:
-        make_files(folder)
-        queue.add(name="a")
-        queue.add(name="b")
+    setup = in_turn(lambda: make_files(folder), adding(queue, "a", "b"))
 
     def count(name: str) -> None:
         before = get(folder)
@@ -221,16 +218,12 @@ def test_files_that_nobody_else_uses_need_no_more_orders(
     make_files(tmp_path)
     (tmp_path / "__pycache__").mkdir()
 
-    def setup() -> None:
-        queue.add(name="a")
-        queue.add(name="b")
-
     def work(name: str) -> None:
         PRIVATE[use](tmp_path)
         queue.delete_tasks(name)
         PRIVATE[use](tmp_path)
 
-    result = race(lambda: work("a"), lambda: work("b"), setup=setup)
+    result = race(lambda: work("a"), lambda: work("b"), setup=adding(queue, "a", "b"))
     assert str(result) == "all 2 orders that can differ of calls to queues"
 
 
@@ -242,11 +235,7 @@ def test_the_dead_change_no_files(
     get, put = WAYS[way]
     folder = tmp_path / "folder"
     counts: list[list[int]] = []
-
-    def setup() -> None:
-        make_files(folder)
-        pushed.add()
-        counts.append([])
+    setup = in_turn(lambda: make_files(folder), pushed.add, lambda: counts.append([]))
 
     def send(_: PushRequest) -> int:
         counts[-1].append(get(folder))
@@ -369,10 +358,6 @@ def test_what_a_call_does_is_part_of_it(
         (tmp_path / call.verb).touch()
         return call_next()
 
-    def setup() -> None:
-        queue.add(name="a")
-        queue.add(name="b")
-
     def delete_a() -> None:
         queue.delete_tasks("a")
 
@@ -380,6 +365,6 @@ def test_what_a_call_does_is_part_of_it(
         queue.delete_tasks("b")
 
     with emulator.interceptors.installed(intercept):
-        result = race(delete_a, delete_b, setup=setup)
+        result = race(delete_a, delete_b, setup=adding(queue, "a", "b"))
     assert str(result) == "all 2 orders that can differ of calls to queues"
     assert (tmp_path / "delete_tasks").exists()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import grpc
 import pytest
 import requests
+from functions import in_turn
 from google.api_core.exceptions import ServiceUnavailable
 
 from pullqueue import Emulator, Queue
@@ -220,12 +221,8 @@ def test_a_client_can_be_used_again_after_crashes(
                 client.delete(task)
             saved.append(1)
 
-    def setup() -> None:
-        saved.clear()
-        queue.add()
-
     with pytest.raises(CrashTestError) as caught:
-        crash(work, setup=setup, check=lambda: bool(saved))
+        crash(work, setup=in_turn(saved.clear, queue.add), check=lambda: bool(saved))
 
     (failure,) = caught.value.failures
     assert (failure.crash, failure.call_number) == (Crash.AFTER, 2)

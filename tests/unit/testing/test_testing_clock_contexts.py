@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from functions import adding
 
 from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.push.request import PushRequest
@@ -71,17 +72,13 @@ def test_a_handler_of_fastapi_sleeps_by_the_clock(
 
     app.post("/")(work_async if kind == "async" else work)
 
-    def setup() -> None:
-        for name in ("one", "two"):
-            pushed.add(name=name, request=HttpRequest("/"))
-
     client = TestClient(app)
 
     def send(request: PushRequest) -> object:
         return client.request(request.method, request.url)
 
     with client if "loop" in kind else nullcontext():
-        helper(emulator, setup=setup, send=send)
+        helper(emulator, setup=adding(pushed, "one", "two", request=HttpRequest("/")), send=send)
 
     assert min(slept) == timedelta(seconds=SECONDS)
     assert clock.now() - start >= timedelta(seconds=SECONDS)

@@ -14,6 +14,7 @@ from queue import Queue as Orders
 from typing import Any
 
 import pytest
+from functions import in_turn
 from places import place
 
 from pullqueue import DeadlineExceededError, Emulator, Queue, Task
@@ -110,10 +111,6 @@ def test_crashes_whose_errors_differ_in_their_details_are_one_entry(crash: Run, 
 def test_crashes_with_different_errors_are_reported_one_by_one(crash: Run, queue: Queue) -> None:
     done = list[str]()
 
-    def setup() -> None:
-        done.clear()
-        queue.add()
-
     def work() -> None:
         for task in queue.lease_tasks(60, 1):
             done.append("begun")
@@ -125,7 +122,7 @@ def test_crashes_with_different_errors_are_reported_one_by_one(crash: Run, queue
         assert len(done) == 2, f"{len(done)} steps"
 
     with pytest.raises(CrashTestError) as caught:
-        crash(work, setup=setup, check=check)
+        crash(work, setup=in_turn(done.clear, queue.add), check=check)
 
     failures = caught.value.failures
     reports = str(caught.value).split("\n\n")[1:]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import responses
 from flask import Flask, Response
+from functions import adding, handling, in_turn
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
@@ -181,9 +182,7 @@ def make_app(request: pytest.FixtureRequest) -> Callable[..., dict[str, Any]]:
 @pytest.fixture
 def mails(pushed: Queue, queue: Queue) -> dict[str, Any]:
     """What a run of a handler that adds a mail begins with, and what is right at its end."""
-
-    def setup() -> None:
-        pushed.add(name="pay", request=HttpRequest("/pay"))
+    setup = adding(pushed, "pay", request=HttpRequest("/pay"))
 
     def check() -> None:
         assert queue.fetch_statistics().tasks
@@ -330,17 +329,8 @@ def test_what_the_app_keeps_in_memory_is_named(
         "    if len(buffer) >= 2: mail(); buffer.clear()\n"
     )
     own: list[str] = []
-
-    def setup() -> None:
-        app.buffer.clear()
-        own.clear()
-        for name in ("one", "two"):
-            pushed.add(name=name)
-
-    def send(_: object) -> int:
-        own.append("request")
-        app.handle(lambda: queue.add("mail"))
-        return 200
+    setup = in_turn(app.buffer.clear, own.clear, adding(pushed, "one", "two"))
+    send = handling(lambda: own.append("request"), lambda: app.handle(lambda: queue.add("mail")))
 
     with pytest.warns(UserWarning, match=r"^crash_test: the app changes an_app\.buffer in memory,"):
         crash(setup=setup, send=send)
@@ -379,9 +369,7 @@ def test_requests_that_a_mock_answers_are_named_and_those_of_the_dead_are_not_se
         charged.append(request)
         return httpx.Response(200)
 
-    def send(_: object) -> int:
-        app.handle(lambda: queue.add("mail"), getattr(app, way), answer)
-        return 200
+    send = handling(lambda: app.handle(lambda: queue.add("mail"), getattr(app, way), answer))
 
     with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
         mock.add_callback("POST", "http://pay/charge", lambda r: (200, {}, str(answer(r))))

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import requests
 from flask import Flask, request
-from handlers import handling
+from functions import handling, in_turn
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
@@ -302,10 +302,7 @@ def test_what_handlers_log_is_shown_where_the_run_fails(
     add_handler(logging.StreamHandler(sys.stderr))
     begun: list[None] = []
     failures = 0
-
-    def setup() -> None:
-        begun.clear()
-        pushed.add()
+    setup = in_turn(begun.clear, pushed.add)
 
     def handle(_: PushRequest) -> int:
         begun.append(None)
@@ -348,9 +345,7 @@ def test_an_exception_of_a_handler_is_a_retry_after_a_crash(
             raise OSError("still locked")
         return 200
 
-    def setup() -> None:
-        begun.clear()
-        pushed.add()
+    setup = in_turn(begun.clear, pushed.add)
 
     assert crash(setup=setup, check=lambda: len(begun) != 2, send=send) == 4
     begun[:] = [1]
@@ -425,16 +420,12 @@ def test_what_cannot_be_tested_is_refused_with_what_to_pass(
     def run() -> None:
         run_tasks(emulator, send=send)
 
-    def setup() -> None:
-        queue.add()
-        pushed.add()
-
     with pytest.raises(TypeError, match="nothing to crash: pass the worker, or the app"):
         crash(setup=pushed.add)
     with pytest.raises(AssertionError, match=r"no task in a pull queue, .* pass app="):
         crash(run, setup=pushed.add)
     with pytest.raises(TypeError, match="the worker calls run_tasks, so its handlers would not"):
-        crash(run, setup=setup)
+        crash(run, setup=in_turn(queue.add, pushed.add))
     with pytest.raises(AssertionError, match=r"no task in a push queue, .* pass the worker"):
         crash(setup=queue.add, send=send)
     with pytest.raises(AssertionError, match=r"no task in a pull or push queue, .* a user can be"):

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from functions import adding, handling, in_turn
 from google.appengine.api import datastore_errors
 from places import place, without_places
 from sdk_calls import deferred, ndb, sdk_testbed
@@ -114,10 +115,9 @@ def test_a_later_handler_does_not_continue_the_tasklets_of_a_dead_one(
             each.check_success()
         return 200
 
-    def setup() -> None:
-        ndb.put_multi([Account(id=name) for name in "ab"])
-        seen.clear()
-        pushed.add()
+    setup = in_turn(
+        lambda: ndb.put_multi([Account(id=name) for name in "ab"]), seen.clear, pushed.add
+    )
 
     def check() -> None:
         values = [ndb.Key(Account, name).get().value for name in "ab"]
@@ -174,9 +174,7 @@ def test_toplevel_awaits_what_a_handler_writes(
         Account(id="new").put_async()
         return 200
 
-    def setup() -> None:
-        ndb.Key(Account, "new").delete()
-        pushed.add()
+    setup = in_turn(lambda: ndb.Key(Account, "new").delete(), pushed.add)
 
     assert crash(setup=setup, check=lambda: ndb.Key(Account, "new").get(), send=send) > 3
     assert not recwarn
@@ -240,20 +238,13 @@ def test_a_thread_of_a_pool_goes_on_after_the_handler_was_killed_in_it(
 def test_a_handler_begins_without_a_cache(crash: Run, app: App) -> None:
     """What setup has put is read from the datastore, as in a request of its own."""
     without_crash = [True]
-
-    def setup() -> None:
-        app.setup()
-        Account(id="charge").put()
-
-    def send(_: PushRequest) -> int:
-        app.charge_wrongly()
-        return 200
+    send = handling(app.charge_wrongly)
 
     def check() -> bool:
         return bool(without_crash and without_crash.pop())
 
     with pytest.raises(CrashTestError) as caught:
-        crash(setup=setup, check=check, send=send)
+        crash(setup=in_turn(app.setup, lambda: Account(id="charge").put()), check=check, send=send)
 
     calls = without_places(caught.value.failures[-1].calls)
     assert "datastore_v3.Get 1 key of kind Account" in calls
@@ -275,9 +266,7 @@ def test_a_commit_and_its_tasks_are_one_call_to_crash_at(
                 change(task.name)
             taskqueue.Queue("work").delete_tasks(task)
 
-    def setup() -> None:
-        ndb.Key(Account, "one").delete()
-        queue.add(name="one")
+    setup = in_turn(lambda: ndb.Key(Account, "one").delete(), adding(queue, "one"))
 
     def check() -> None:
         assert len(pushed.list_tasks(10)) == 1
@@ -371,8 +360,7 @@ def test_an_error_of_a_service_that_a_handler_ignores_is_found(crash: Run, pushe
 
 
 def test_an_error_of_a_queue_that_a_worker_ignores_is_found(crash: Run, queue: Queue) -> None:
-    def setup() -> None:
-        queue.add(name="one")
+    setup = adding(queue, "one")
 
     def work() -> None:
         for task in queue.lease_tasks(60, 1):

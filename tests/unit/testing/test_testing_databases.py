@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from cloudtasks_interface import grpc_client
-from handlers import handling
+from functions import adding, handling, in_turn
 from places import without_places
 from visits import Open, Visits
 
@@ -90,10 +90,7 @@ def race(emulator: Emulator, visits: Visits, way: str, *, preemptions: int = 1) 
 @pytest.fixture
 def crash(emulator: Emulator, pushed: Queue, visits: Visits) -> Crashes:
     """Crashes of a handler, which has to count once."""
-
-    def setup() -> None:
-        visits.reset()
-        pushed.add(name="one")
+    setup = in_turn(visits.reset, adding(pushed, "one"))
 
     def check() -> None:
         assert visits.value() == 1

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from functions import adding, handling
 from google.appengine.runtime import default_api_stub
 from sdk_calls import datastore_errors, mail, memcache, ndb, sdk_testbed
 
 from pullqueue import Emulator, TransientError
-from pullqueue.push.request import PushRequest
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map
 from pullqueue.testing import Faults, RaceTestError, describe
 
@@ -129,19 +129,13 @@ def test_faults_of_services_are_shown(emulator: Emulator, faults: Faults) -> Non
 
 def test_a_fault_applies_in_race_test(race: Run, emulator: Emulator, faults: Faults) -> None:
     faults.fail("datastore_v3.Put", times=1)
-
-    def setup() -> None:
-        emulator.queue("pushed").add(name="one")
-
-    def send(_: PushRequest) -> int:
-        Account(id="one").put()
-        return 200
+    send = handling(lambda: Account(id="one").put())
 
     def check() -> None:
         assert not emulator.queue("pushed").events()[2].status
 
     with pytest.raises(RaceTestError) as caught:
-        race(setup=setup, check=check, send=send)
+        race(setup=adding(emulator.queue("pushed"), "one"), check=check, send=send)
     assert any("datastore_v3.Put 1 entity of kind Account" in s for s in caught.value.schedule)
 
 

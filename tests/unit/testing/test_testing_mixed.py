@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
-from handlers import handling
+from functions import handling
 
 from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.push.request import PushRequest

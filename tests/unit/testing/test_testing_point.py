@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handlers import handling
+from functions import handling, in_turn
 from places import place
 
 from pullqueue import Emulator
@@ -96,10 +96,7 @@ def test_a_point_without_a_hook_is_shown_where_it_is(
 ) -> None:
     """Whatever has called the handler is not the app's; a path elsewhere is shown whole."""
     runs: list[int] = []
-
-    def setup() -> None:
-        runs.clear()
-        emulator.queue("pushed").add()
+    setup = in_turn(runs.clear, lambda: emulator.queue("pushed").add())
 
     def handle(request: PushRequest) -> int:
         runs.append(request.attempt)
@@ -131,9 +128,7 @@ def test_who_was_killed_does_not_pass_a_point(crash: Run, emulator: Emulator) ->
             write("at the end")
         return 200
 
-    def setup() -> None:
-        written.clear()
-        emulator.queue("pushed").add()
+    setup = in_turn(written.clear, lambda: emulator.queue("pushed").add())
 
     def check() -> None:
         end = 3 if "attempt 2" in written else 0

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import requests
+from functions import in_turn
 from ledgers import Ledger
 from places import place, without_places
 
@@ -129,10 +130,9 @@ def test_a_task_that_is_exhausted_in_the_first_run_is_reported(
 
 def test_a_task_that_is_never_deleted_is_reported(race: Run, queue: Queue, limited: Queue) -> None:
     """No time passes in the first order, so its lease has not ended; that of `setup` is not one."""
-
-    def setup() -> None:
-        queue.add_many([NewTask(), NewTask(), NewTask()])
-        queue.lease_tasks(600, 1)
+    setup = in_turn(
+        lambda: queue.add_many([NewTask(), NewTask(), NewTask()]), lambda: queue.lease_tasks(600, 1)
+    )
 
     def work() -> None:
         for task in queue.lease_tasks(60, 1):
@@ -167,10 +167,7 @@ def test_an_actor_that_raises_fails_the_test(race: Run, queue: Queue, error: Bas
 def test_a_worker_that_raises_is_started_again(race: Run, ledger: Ledger) -> None:
     """Its lease ends first, so that it can lease the task again, unless the other one has."""
     runs: list[str] = []
-
-    def setup() -> None:
-        runs.clear()
-        ledger.setup()
+    setup = in_turn(runs.clear, ledger.setup)
 
     def fail_once() -> None:
         runs.append("run")
@@ -395,9 +392,7 @@ def test_check_can_fail_as_a_test_of_pytest_does(race: Run, crash: Run, queue: Q
         if len(done) != 1:
             pytest.fail(f"done {len(done)} times")
 
-    def setup() -> None:
-        done.clear()
-        queue.add()
+    setup = in_turn(done.clear, queue.add)
 
     with pytest.raises(RaceTestError, match="Failed: done 2 times"):
         race(work, setup=setup, check=check, copies=2)
@@ -479,11 +474,7 @@ def test_check_reads_what_actors_log(
     path, text = tmp_path / "log", StringIO()
     for handler in (logging.FileHandler(path), logging.StreamHandler(text)):
         add_handler(handler)
-
-    def setup() -> None:
-        caplog.clear()
-        path.write_text("")
-        text.seek(text.truncate(0))
+    setup = in_turn(caplog.clear, lambda: path.write_text(""), lambda: text.seek(text.truncate(0)))
 
     def act() -> None:
         queue.purge()

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from functions import adding, handling, in_turn
 from places import without_places
 
-from pullqueue import Emulator, ManualClock, NewTask, Queue
+from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.push.request import PushRequest
 from pullqueue.tasks import HttpRequest, NameInUseError
 from pullqueue.testing import RaceResult, RaceTestError, assert_empty, race_test
@@ -50,11 +51,7 @@ def test_a_handler_that_has_leased_in_vain_goes_on(
         done.append(request.attempt)
         return 200
 
-    def setup() -> None:
-        done.clear()
-        add_two()
-
-    race(setup=setup, check=lambda: done == [1, 1], send=send)
+    race(setup=in_turn(done.clear, add_two), check=lambda: done == [1, 1], send=send)
 
 
 def test_a_failure_without_a_race_is_said_to_be_none(
@@ -93,8 +90,7 @@ def test_a_task_that_fails_forever_ends_the_schedule(
         queue.fetch_statistics()
         return 500 if request.attempt <= failures else 200
 
-    def setup() -> None:
-        queue.add_many([NewTask(name="one"), NewTask(name="two")])
+    setup = adding(queue, "one", "two")
 
     options: Any = {"setup": setup, "check": lambda: True, "clock": False, "schedules": 1}
     message = "has failed 30 times and is retried forever, since"
@@ -116,9 +112,7 @@ def test_due_push_tasks_are_actors(
         shared["value"] = value + 1
         return ""
 
-    def setup() -> None:
-        shared.clear()
-        add_two("/count")
+    setup = in_turn(shared.clear, lambda: add_two("/count"))
 
     run = partial(race, setup=setup, check=lambda: shared["value"] == 2, app=app)
     with pytest.raises(RaceTestError) as caught:
@@ -154,13 +148,9 @@ def test_handlers_of_fastapi_are_called_by_its_client(
     app.post("/count")(count_async if kind == "coroutine" else count)
     client = TestClient(app)
 
-    def setup() -> None:
-        shared.clear()
-        add_two("/count")
-
     with pytest.raises(RaceTestError) as caught:
         race(
-            setup=setup,
+            setup=in_turn(shared.clear, lambda: add_two("/count")),
             check=lambda: shared["value"] == 2,
             send=lambda r: client.request(r.method, r.url, content=r.body),
         )
@@ -181,9 +171,7 @@ def test_tasks_that_handlers_add_and_retries_are_actors(
             raise OSError("try again")
         return 200
 
-    def setup() -> None:
-        seen.clear()
-        pushed.add(name="first", request=HttpRequest("/first"))
+    setup = in_turn(seen.clear, adding(pushed, "first", request=HttpRequest("/first")))
 
     def check() -> None:
         assert {"/first 1", "/second 1", "/second 2"} <= set(seen)
@@ -207,10 +195,7 @@ def test_tasks_are_retried_without_time_as_an_actor(race: Run, queue: Queue, pus
     def lease() -> None:
         queue.lease_tasks(60, 1)
 
-    def setup() -> None:
-        seen.clear()
-        queue.add()
-        pushed.add()
+    setup = in_turn(seen.clear, queue.add, pushed.add)
 
     def check() -> None:
         assert seen == [1, 2]
@@ -228,9 +213,7 @@ def test_a_handler_can_miss_its_deadline(race: Run, pushed: Queue) -> None:
         pushed.fetch_statistics()
         return 200
 
-    def setup() -> None:
-        seen.clear()
-        pushed.add(name="one")
+    setup = in_turn(seen.clear, adding(pushed, "one"))
 
     run = partial(race, setup=setup, check=lambda: seen == [1], send=send)
     with pytest.raises(RaceTestError) as caught:
@@ -323,9 +306,7 @@ def test_another_task_that_begins_after_time_has_passed_a_handler_is_a_preemptio
         running.discard(request.task_name)
         return 200
 
-    def setup() -> None:
-        running.clear()
-        add_two()
+    setup = in_turn(running.clear, add_two)
 
     options: Any = {"setup": setup, "send": send, "instances": False, "clock": True}
     assert race(**options, check=lambda: not overlaps, preemptions=2).is_complete
@@ -347,9 +328,7 @@ def test_only_the_named_queues_are_run(race: Run, emulator: Emulator, pushed: Qu
         pushed.fetch_statistics()
         return 200
 
-    def setup() -> None:
-        pushed.add()
-        emulator.queue("default").add()
+    setup = in_turn(pushed.add, lambda: emulator.queue("default").add())
 
     race(setup=setup, send=send, queues=["pushed"], schedules=10, clock=True)
     assert seen == {"pushed"}
@@ -360,12 +339,7 @@ def test_handlers_that_cannot_run_at_the_same_time_are_raced(clock: ManualClock)
     text = "queue: [{name: alone, rate: 5/s, max_concurrent_requests: 1}]"
     emulator = Emulator.from_text(text, clock=clock)
     queue = emulator.queue("alone")
-
-    def setup() -> None:
-        queue.add_many([NewTask(name="one"), NewTask(name="two")])
-
-    def send(_: PushRequest) -> int:
-        queue.fetch_statistics()
-        return 200
+    setup = adding(queue, "one", "two")
+    send = handling(queue.fetch_statistics)
 
     assert race_test(emulator, setup=setup, check=lambda: True, send=send, clock=False) == 1

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from functions import adding, in_turn
 
 from pullqueue import Queue
 from pullqueue.testing import RaceResult, RaceTestError
@@ -154,11 +155,7 @@ def test_a_green_that_depends_on_memory_of_the_app_says_so(
     """Two instances would not share the set, so each would print the label."""
     app = load(DEDUPE)
     printed: list[str] = []
-
-    def setup() -> None:
-        app.seen.clear()
-        printed.clear()
-        queue.add(name="one")
+    setup = in_turn(app.seen.clear, printed.clear, adding(queue, "one"))
 
     def worker() -> None:
         app.work(queue, lambda task: printed.append(task.name))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from functions import adding, handling, in_turn
 from places import place, without_places
 from sdk_calls import default_api_stub, deferred, memcache, ndb, sdk_testbed
 
@@ -59,12 +60,8 @@ def race_two(race: Run, pushed: Queue) -> Run:
             taskqueue.add(queue_name="pushed", name=name)
 
     def run(count: Callable[[], object], **options: Any) -> RaceResult:
-        def send(_: PushRequest) -> int:
-            count()
-            return 200
-
         options = {"clock": False, "seconds": math.inf, "preemptions": 1, **options}
-        result: RaceResult = race(setup=setup, check=check_visits, send=send, **options)
+        result: RaceResult = race(setup=setup, check=check_visits, send=handling(count), **options)
         return result
 
     return run
@@ -110,9 +107,9 @@ def test_all_orders_of_a_handler_are_run_with_the_defaults(race: Run) -> None:
             counter.put()
             taskqueue.add(queue_name="pushed", url="/ship", transactional=True)
 
-    def setup() -> None:
-        Counter(id="all").put()
-        taskqueue.add(queue_name="pushed", url="/charge")
+    setup = in_turn(
+        lambda: Counter(id="all").put(), lambda: taskqueue.add(queue_name="pushed", url="/charge")
+    )
 
     def send(request: PushRequest) -> int:
         if request.url == "/charge":
@@ -143,9 +140,7 @@ def test_a_worker_that_polls_and_calls_a_service_is_stopped(race: Run, queue: Qu
                 done.append(task.name)
             ndb.Key(Counter, "all").get()
 
-    def setup() -> None:
-        done.clear()
-        queue.add(name="one")
+    setup = in_turn(done.clear, adding(queue, "one"))
 
     options: Any = {"setup": setup, "check": lambda: done == ["one"], "clock": False}
     race(worker, copies=2, **options, preemptions=0)
@@ -183,14 +178,8 @@ def test_a_replay_fits_where_setup_deletes_what_random_numbers_chose(
 def test_memcache_is_empty_at_the_beginning_of_each_schedule(
     race: Run, pushed: Queue, *, services: bool
 ) -> None:
-    def setup() -> None:
-        for name in ("one", "two"):
-            pushed.add(name=name)
-
-    def send(_: PushRequest) -> int:
-        pushed.fetch_statistics()
-        memcache.incr("visits", initial_value=0)
-        return 200
+    setup = adding(pushed, "one", "two")
+    send = handling(pushed.fetch_statistics, lambda: memcache.incr("visits", initial_value=0))
 
     def check() -> bool:
         visits: bool = memcache.get("visits") == 2
@@ -225,10 +214,7 @@ def test_memcache_without_a_stub_is_left_alone(
 @pytest.mark.usefixtures("pushed")
 def test_a_step_shows_which_error_a_service_has_returned(race: Run) -> None:
     runs: list[None] = []
-
-    def setup() -> None:
-        runs.clear()
-        Counter(id="all").put()
+    setup = in_turn(runs.clear, lambda: Counter(id="all").put())
 
     @ndb.transactional  # type: ignore[untyped-decorator]
     def count() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from functions import adding, in_turn
 from places import without_places
 from programs import completed
 
@@ -41,9 +42,7 @@ def count(race: Run, queue: Queue) -> Callable[..., tuple[int, set[str]]]:
 
             return act
 
-        def setup() -> None:
-            order.clear()
-            queue.add(name="one")
+        setup = in_turn(order.clear, adding(queue, "one"))
 
         check = lambda: orders.add("".join(order))  # noqa: E731
         number = race(*map(actor, names), setup=setup, check=check, seconds=math.inf, **options)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from functions import adding, in_turn
 
 from pullqueue import Queue
 from pullqueue.testing import CrashResult, RaceResult
@@ -166,14 +167,11 @@ def test_threads_whose_order_can_matter_are_named(
 
 
 def test_threads_whose_order_cannot_matter_are_complete(race: Run, queue: Queue) -> None:
-    def setup() -> None:
-        queue.add(name="one")
-        queue.add(name="two")
 
     def work() -> None:
         in_threads(partial(queue.delete_tasks, "one"), partial(queue.delete_tasks, "two"))
 
-    assert race(work, lambda: None, setup=setup).is_complete
+    assert race(work, lambda: None, setup=adding(queue, "one", "two")).is_complete
 
 
 @pytest.mark.parametrize(("how", "is_named"), [(in_tasks, True), (in_tasks_one_by_one, False)])
@@ -182,13 +180,9 @@ def test_a_crash_has_one_order_of_two_writes(
 ) -> None:
     """A handler that marks what it has done, and does it, in parallel was green by chance."""
 
-    def setup() -> None:
-        queue.add()
-        queue.add()
-
     def work() -> None:
         how(*(partial(queue.delete_tasks, task) for task in queue.lease_tasks(60, 2)))
 
-    result = crash(work, setup=setup)
+    result = crash(work, setup=in_turn(queue.add, queue.add))
 
     assert ("threads of one actor (" in str(result)) is is_named

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from functions import adding, in_turn
 from ledgers import Ledger
 
 from pullqueue import PullQueueError, Queue, Task
@@ -199,10 +200,7 @@ def work(queue, late):
         thread.join()
 """)
     late: list[str] = []
-
-    def setup() -> None:
-        late.clear()
-        queue.add()
+    setup = in_turn(late.clear, queue.add)
 
     with pytest.raises(RaceTestError) as caught:
         race(lambda: app.work(queue, late), setup=setup, check=lambda: not late, copies=2)
@@ -212,10 +210,7 @@ def work(queue, late):
 
 def test_threads_that_wait_for_work_sleep_at_it(race: Run, ledger: Ledger) -> None:
     """Nobody waits for them for real: neither their actor, at the end, nor the test."""
-
-    def setup() -> None:
-        ledger.setup()
-        ledger.queue.add(name="two")
+    setup = in_turn(ledger.setup, adding(ledger.queue, "two"))
 
     def work() -> None:
         todo: queues.Queue[Task | None] = queues.Queue()

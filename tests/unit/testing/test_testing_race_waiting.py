@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from functions import in_turn
 
 from pullqueue import ManualClock, Queue
 from pullqueue.testing import RaceResult, RaceTestError
@@ -100,10 +101,7 @@ def test_a_lock_of_a_file_is_one_of_each_actor(
     """Also by POSIX, where a process has it."""
     number, locked = tmp_path / "number", tmp_path / "lock"
     skipped: list[None] = []
-
-    def setup() -> None:
-        skipped.clear()
-        number.write_text("0")
+    setup = in_turn(skipped.clear, lambda: number.write_text("0"))
 
     def count(operation: int) -> None:
         with locked.open("w") as file:

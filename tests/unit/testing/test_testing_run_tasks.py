@@ -12,7 +12,7 @@ from typing import Any
 
 import flask
 import pytest
-from handlers import handling
+from functions import handling
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.engine import verbs

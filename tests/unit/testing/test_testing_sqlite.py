@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from functions import adding, in_turn
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from kept import Program, check_reduction
@@ -124,9 +125,7 @@ def test_time_does_not_pass_for_who_waits_while_others_can_go_on(
 def test_the_connection_of_an_apps_module_is_rolled_back_where_its_handler_is_killed(
     emulator: Emulator, pushed: Queue, database: SqliteVisits
 ) -> None:
-    def setup() -> None:
-        database.reset()
-        pushed.add(name="one")
+    setup = in_turn(database.reset, adding(pushed, "one"))
 
     def send(_: object) -> int:
         connection = database.keep()

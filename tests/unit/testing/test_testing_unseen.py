@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from executing import forked_python
-from handlers import handling
+from functions import handling
 
 from pullqueue import Queue
 from pullqueue.testing import place
