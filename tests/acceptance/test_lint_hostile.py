@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from resource import RLIMIT_FSIZE
 
 import pytest
 from linting import ZERO_RATE, committed, found, git, run, run_pullqueue, write
 from programs import completed
+from rlimits import limited
 
 from pullqueue.lint.reporters import FORMATS
 
@@ -170,17 +170,6 @@ def test_fix_writes_the_file_of_the_project_that_a_link_leads_to(folder: Path, n
     assert (folder / name).is_symlink()
 
 
-def test_fix_writes_nothing_through_a_link_out_of_the_project(folder: Path) -> None:
-    outside = folder.parent / "outside.yaml"
-    write(outside, ZERO_RATE)
-    git("init", "-q")
-    (folder / "queue.yaml").symlink_to(outside)
-    done = run("queue.yaml", "--fix")
-    assert done.exit_code == 3
-    assert "a symbolic link leads out of the project" in done.stderr
-    assert outside.read_text() == ZERO_RATE
-
-
 def test_special_files_are_refused_at_once(folder: Path) -> None:
     os.mkfifo("fifo")
     write(folder / "sub" / "other" / "queue.yaml", BAD)
@@ -278,27 +267,16 @@ def test_control_characters_are_escaped_in_error_messages(
     assert not CONTROLS.search(done.stdout + done.stderr)
 
 
-@pytest.fixture
-def small_disk() -> Iterator[None]:
-    """Limit files to 8 KiB."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 @pytest.mark.parametrize(
     "command", ["lint --fix queue.yaml", "convert queue.xml --force -o queue.yaml"]
 )
-def test_file_that_cannot_be_written_whole_keeps_its_content(
-    folder: Path, request: pytest.FixtureRequest, command: str
-) -> None:
+def test_file_that_cannot_be_written_whole_keeps_its_content(folder: Path, command: str) -> None:
     before = BAD + "# a comment\n" * 800
     write(folder / "queue.yaml", before)
     queues = "<queue><name>a</name><rate>1/s</rate></queue>" * 400
     write(folder / "queue.xml", f"<queue-entries>{queues}</queue-entries>")
-    request.getfixturevalue("small_disk")
-    done = run_pullqueue(*command.split())
+    with limited(RLIMIT_FSIZE, 8192):
+        done = run_pullqueue(*command.split())
     assert done.exit_code == 3
     assert 'cannot write "queue.yaml": file too large' in done.stderr
     assert (folder / "queue.yaml").read_text() == before

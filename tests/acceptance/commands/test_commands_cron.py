@@ -50,7 +50,6 @@ def test_jobs_are_listed_and_run(run: Run, server: Server, app: PushApp) -> None
     assert run("cron run --no-wait /status/503") == (0, "started\n", "")
     assert server.state.cron.settle(60)
 
-    assert run("cron").out == run("cron list").out
     lines = [line.split("  ") for line in run("cron list").out.splitlines()[:3]]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
     assert cells == [
@@ -96,11 +95,6 @@ def test_a_run_that_takes_long_is_waited_for(run: Run, server: Server, app: Push
 
         assert waiting.communicate(timeout=60)[0] == "succeeded: status 200\n"
         assert waiting.returncode == 0
-
-
-def test_an_unknown_job_is_refused(run: Run) -> None:
-    message = 'pullqueue: there is no cron job "daily repotr": did you mean "daily report"?\n'
-    assert run("cron run 'daily repotr'") == (1, "", message)
 
 
 def test_exec_runs_the_jobs_of_a_file(execute: Execute, app: PushApp, app_folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
 import socket
 import ssl
 import threading
@@ -13,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
+from resource import RLIMIT_NOFILE
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from push_app import push_app, until
+from rlimits import limited
 from tables import each_row
 
 from pullqueue.address import SplitUrl, split_url
@@ -383,13 +384,9 @@ def test_an_address_that_cannot_be_called_leaves_no_status(sender: HttpSender, h
 
 
 def test_no_descriptors_left_leaves_no_status(sender: HttpSender) -> None:
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with push_app() as app:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (1, limits[1]))
-        try:
+        with limited(RLIMIT_NOFILE, 1):
             failed = send(sender, PUSH, app.url)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         again = send(sender, PUSH, app.url)
 
     reason = f"{SplitUrl(app.url).netloc}: cannot connect: too many open files"

@@ -22,7 +22,6 @@ queue:
 
 @pytest.fixture
 def config_text() -> str:
-    """Return the text of queue.yaml."""
     return QUEUE_YAML
 
 

@@ -64,7 +64,6 @@ def fail(
 
 
 def succeed(server: Server, queue: str, method: str) -> None:
-    """Record a request that succeeded."""
     fail(server, queue, method=method, status=204)
 
 

@@ -11,6 +11,7 @@ import pytest
 from control_client import ControlClient
 from push_app import PushApp, push_app, until
 from scenes import dead_port, scene
+from tables import each_row
 
 import pullqueue
 from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
@@ -93,36 +94,35 @@ def test_a_step_of_the_clock_says_what_it_did(control: ControlClient, emulator: 
     ]
 
 
-def test_a_step_says_why_due_tasks_are_not_sent(emulator: Emulator) -> None:
-    """Of a paused queue none is sent, and the step says why."""
-    eta = emulator.clock.now() + timedelta(seconds=60)
-    emulator.queue("push").add_many([NewTask(eta=eta, request=HttpRequest("/mail"))] * 2)
-    with Server(emulator, push_to=PushAddresses(["http://localhost:1"])) as server:
-        control = ControlClient(server)
-        control.post("/queues/push/pause")
-        [step] = control.post("/clock", {"advance": 30 * 60}).body["steps"]
-
-    assert (step["due"], step["sending"], step["waiting"]) == (2, 0, 0)
-    assert step["text"] == "it is paused: 2 due tasks wait until it is resumed, then all can start"
+RATE = "20 due tasks wait for the rate of 5/s: `pullqueue clock advance 4s --deliver` sends all"
+RUN = "`POST /_emulator/run`, or for a clock that is advanced with `deliver`"
+PAUSED = "it is paused: 25 due tasks wait until it is resumed, then 5 can start, and"
 
 
-@pytest.mark.parametrize(("is_held", "sending"), [(False, 5), (True, 0)])
-def test_a_step_counts_what_can_be_sent_and_what_waits_for_the_rate(
-    emulator: Emulator, *, is_held: bool, sending: int
+@each_row(
+    ("how", "sending", "waiting", "text"),
+    [
+        ("", 5, 20, RATE),
+        ("held", 0, 25, f"25 due tasks wait for {RUN}; {RATE}"),
+        ("paused", 0, 0, f"{PAUSED} `pullqueue clock advance 4s --deliver` sends all"),
+    ],
+)
+def test_a_step_says_what_is_sent_and_why_the_others_wait(
+    how: str, sending: int, waiting: int, text: str
 ) -> None:
     """Nothing is sent in a project whose clock moves without a delivery."""
-    eta = emulator.clock.now() + timedelta(hours=1)
-    emulator.queue("push").add_many([NewTask(eta=eta) for _ in range(25)])
+    emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=ManualClock())
+    queue, eta = emulator.queue("push"), emulator.clock.now() + timedelta(hours=1)
+    queue.add_many([NewTask(eta=eta) for _ in range(25)])
     state = ServerState(emulator, push_to=PushAddresses(["http://localhost:1"]))
     assert state.delivery is not None
-    state.delivery.is_held = is_held
+    state.delivery.is_held = how == "held"
+    if how == "paused":
+        queue.pause()
 
     [step] = move_clock(state, ClockMove(advance=3600)).steps
 
-    assert (step.due, step.sending, step.waiting) == (25, sending, 25 - sending)
-    assert step.text.rpartition("; ")[2] == (
-        "20 due tasks wait for the rate of 5/s: `pullqueue clock advance 4s --deliver` sends all"
-    )
+    assert (step.due, step.sending, step.waiting, step.text) == (25, sending, waiting, text)
 
 
 def test_a_step_has_a_queue_of_which_an_attempt_began() -> None:

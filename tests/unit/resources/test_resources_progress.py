@@ -52,6 +52,9 @@ queue:
 - name: one
   rate: 100/s
   max_concurrent_requests: 1
+- name: three
+  rate: 100/s
+  max_concurrent_requests: 3
 """
 
 
@@ -85,7 +88,6 @@ def of(state: ServerState, name: str) -> Progress:
 
 
 def shown(state: ServerState, name: str) -> tuple[str | None, str]:
-    """Return the reason and the sentence of a queue."""
     progress = of(state, name)
     return progress.reason, progress.text
 
@@ -136,6 +138,12 @@ class Steps:
         """Add a task of which one attempt is running."""
         task, record = self.queue(name).add(), AttemptRecord()
         start_attempt(self.queue(name), task, lease_seconds=60, attempts=record)
+
+    def take(self, count: int) -> None:
+        """Reserve slots and tokens for attempts, which do not begin."""
+        dispatcher, [task, *_] = Dispatcher(self.state.emulator), self.queue("push").list_tasks()
+        for _ in range(count):
+            dispatcher.reserve(task)
 
     def lease(self, count: int, seconds: int) -> None:
         self.queue("pull").lease_tasks(seconds, count)
@@ -188,6 +196,15 @@ its rate is 0: 1 due task waits until queue.yaml has another rate
 add push 20 -> rate 15: info
 15 due tasks wait for the rate of 5/s: `pullqueue clock advance 3s --deliver` sends all
 
+add push -> : info
+
+add push; take 5 -> rate 1: info
+1 due task waits for the rate of 5/s: `pullqueue clock advance 1s --deliver` sends it
+
+add push; take 5; pause push -> paused 1: warning
+it is paused: 1 due task waits until it is resumed, then `pullqueue clock advance 1s --deliver`
+sends it
+
 end 0 connection refused; end 0 connection refused -> no response 2, retrying 2: error
 the app does not respond (connection refused): all 2 attempts failed in the last minute; 2 tasks
 wait for their next attempt, the first in 40 s (`pullqueue clock advance 40s --deliver`)
@@ -232,6 +249,11 @@ start one -> : info
 
 start one; add one -> concurrency 1: info
 1 due task waits for the running attempt to end: max_concurrent_requests is 1
+
+start three; start three; add three -> : info
+
+start three; start three; start three; add three -> concurrency 1: info
+1 due task waits for one of 3 running attempts to end: max_concurrent_requests is 3
 
 add push; jump 59 -> : info
 
@@ -289,9 +311,9 @@ def test_a_queue_says_why_its_tasks_do_not_move(state: ServerState, block: str) 
     steps, _, causes = head.partition(" -> ")
     for method, *arguments in steps_of(steps):
         getattr(Steps(state), method)(*arguments)
-
     words = set(re.split("[ ;]+", steps))
-    found = of(state, next((name for name in ("pull", "zero", "one") if name in words), "push"))
+    [name] = words & {"pull", "zero", "one", "three"} or {"push"}
+    found = of(state, name)
     shown_causes = ", ".join(f"{each.reason} {each.count}" for each in found.causes)
     assert (f"{shown_causes}: {found.severity}", found.text) == (causes, " ".join(lines))
 
@@ -572,22 +594,6 @@ def test_a_queue_whose_tasks_are_all_exhausted_says_why(emulator: Emulator) -> N
         assert of(state, "push").text == f"{attempts}: status 500; {how}"
 
 
-def test_a_full_number_of_running_attempts_holds_up_others(
-    state: ServerState, emulator: Emulator
-) -> None:
-    settings = replace(emulator.queue("one").settings, max_concurrent_requests=3)
-    emulator.reconfigure(replace(emulator.config, queues=(settings,)))
-    steps = Steps(state)
-    for _ in range(2):
-        steps.start("one")
-    steps.add("one")
-    assert of(state, "one").reason is None
-
-    steps.start("one")
-    text = "1 due task waits for one of 3 running attempts to end: max_concurrent_requests is 3"
-    assert shown(state, "one") == ("concurrency", text)
-
-
 def test_tasks_that_wait_for_attempts_to_end_take_as_long_as_those_before() -> None:
     """By the system's clock."""
     emulator = Emulator.from_text(CONFIG, clock=SystemClock())
@@ -601,24 +607,6 @@ def test_tasks_that_wait_for_attempts_to_end_take_as_long_as_those_before() -> N
 
     text = "10 due tasks wait for the running attempt to end: max_concurrent_requests is 1, about "
     assert of(state, "one").text == f"{text}2 min 30 s for all at the pace of the last minute"
-
-
-def test_one_task_waits_for_a_clock_that_stands_once_the_bucket_is_empty(
-    state: ServerState, push: Queue
-) -> None:
-    """However short that is: no time passes until the clock is moved."""
-    task = push.add()
-    assert shown(state, "push") == (None, "")
-    dispatcher = Dispatcher(state.emulator, throttle=True)
-    for _ in range(5):
-        dispatcher.reserve(task)
-
-    waits = "1 due task waits"
-    sends = "`pullqueue clock advance 1s --deliver` sends it"
-    assert shown(state, "push") == ("rate", f"{waits} for the rate of 5/s: {sends}")
-    push.pause()
-    text = f"it is paused: {waits} until it is resumed, then {sends}"
-    assert shown(state, "push") == ("paused", text)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,6 @@ PART = b"--b\r\nContent-Type: application/http\r\n\r\n"
 
 
 def latest(control: ControlClient) -> Any:
-    """Return the latest request that is recorded."""
     return control.get("/requests").body["requests"][0]
 
 

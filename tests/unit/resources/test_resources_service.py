@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from resource import RLIMIT_FSIZE
 
 import pytest
 import requests
 from control_client import ControlClient
 from locks import WatchedLock
 from prometheus_client.parser import text_string_to_metric_families
+from rlimits import limited
 from store_rules import WrongClock, config_of
 from stores import own_schema
 
@@ -60,17 +62,12 @@ def test_a_server_is_not_ready_without_its_file(stored: ControlClient, tmp_path:
 
 def test_a_server_is_not_ready_without_space(stored: ControlClient, tmp_path: Path) -> None:
     """A file in which no task of some size has room is 503, until there is more space."""
-    resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
     size = (tmp_path / "tasks.db-wal").stat().st_size
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 50_000, before[1]))
-    try:
+    with limited(RLIMIT_FSIZE, size + 50_000):
         while stored.post("/queues/pull/tasks", {"payload": "x" * 15_000}).status == 200:
             pass
         reply = stored.get("/ready")
         reading = stored.get("/queues")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     assert (reply.status, reply.body["ready"]) == (503, False)
     assert "try again" in reply.body["reason"]
@@ -138,14 +135,17 @@ def test_a_broken_file_changes_nothing(control: ControlClient, queue_yaml: Path)
 def test_the_file_is_read_when_it_changes_or_on_demand(
     queue_yaml: Path, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A broken or missing one is logged."""
+    """Once it is written: what is there between two steps is not applied, and is not an error. A
+    broken or missing one is logged.
+    """
     caplog.set_level(logging.INFO, "pullqueue")
     file = ConfigFile(queue_yaml)
     file.check(emulator, changes=True, now=False)
-    queue_yaml.write_text("queue:\n- name: other\n  mode: pull\n")
-    file.check(emulator, changes=False, now=False)
+    for text in ("", "queue:\n", "queue:\n- name: other\n  mode: pull\n"):
+        queue_yaml.write_text(text)
+        file.check(emulator, changes=True, now=False)
+        file.check(emulator, changes=False, now=False)
     assert not caplog.messages
-    file.check(emulator, changes=True, now=False)
     file.check(emulator, changes=True, now=False)
     file.check(emulator, changes=False, now=True)
     queue_yaml.write_text(f"total_storage_limit: 1M\n{queue_yaml.read_text()}")
@@ -154,10 +154,10 @@ def test_the_file_is_read_when_it_changes_or_on_demand(
     file.check(emulator, changes=True, now=False)
     file.check(emulator, changes=True, now=False)
 
-    assert [message.partition(": ")[2] for message in caplog.messages[:3]] == [
-        "added other; disabled pull, limited, push",
-        "nothing changed",
-        "changed total_storage_limit",
+    assert [message.partition(" is ")[2] for message in caplog.messages[:3]] == [
+        "applied: added other; disabled pull, limited, push",
+        "applied: nothing changed",
+        "applied: changed total_storage_limit",
     ]
     assert len(caplog.messages) == 4
     assert "is not applied, since it is not valid" in caplog.messages[3]
@@ -261,23 +261,6 @@ def test_the_clock_moves_forward_and_never_back(control: ControlClient) -> None:
     of_machine = ControlClient(Server(Emulator.from_text("queue: []", clock=SystemClock())))
     assert of_machine.get("/clock").body["manual"] is False
     assert "cannot be moved" in of_machine.post("/clock", {"advance": 1}).message
-
-
-def test_a_file_is_applied_once_it_is_written(
-    queue_yaml: Path, emulator: Emulator, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What is there between two steps is not applied, and is not an error."""
-    caplog.set_level(logging.INFO, "pullqueue")
-    file = ConfigFile(queue_yaml)
-    for text in ("", "queue:\n", "queue:\n- name: other\n  mode: pull\n"):
-        queue_yaml.write_text(text)
-        file.check(emulator, changes=True, now=False)
-    assert not caplog.messages
-
-    file.check(emulator, changes=True, now=False)
-
-    (message,) = caplog.messages
-    assert message.endswith("is applied: added other; disabled pull, limited, push")
 
 
 def test_a_signal_during_a_reload_asks_for_another(

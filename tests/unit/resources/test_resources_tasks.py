@@ -229,13 +229,6 @@ def test_the_end_of_a_lease_can_be_moved(control: ControlClient, clock: ManualCl
     assert (too_large.status, "eta_usec" in too_large.message) == (400, True)
 
 
-def test_a_purge_deletes_the_tasks_of_one_queue(control: ControlClient) -> None:
-    control.post(TASKS, {"tasks": [{}, {}]})
-
-    assert control.post("/queues/pull/purge").body == {"deleted": 2}
-    assert control.post("/queues/push/purge").body == {"deleted": 0}
-
-
 @each_row(
     ("limits", "state"),
     [

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import resource
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
+from resource import RLIMIT_FSIZE
 from typing import Any
 
 import pytest
+from rlimits import limited
 from services_client import Client, RefusedError, datastore_pb, messages
 
 from pullqueue import Emulator
@@ -26,17 +27,6 @@ Serve = Callable[..., Server]
 BAD_REQUEST = datastore_pb.Error.BAD_REQUEST
 CONCURRENT = datastore_pb.Error.CONCURRENT_TRANSACTION
 READ_WRITE = datastore_pb.BeginTransactionRequest.READ_WRITE
-
-
-@contextmanager
-def no_larger_file_than(path: Path) -> Iterator[None]:
-    """Limit the size of files to that of one, as a disk does that is full."""
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
 
 class TestTransactions:
@@ -277,7 +267,7 @@ class TestJournal:
             transaction = client.begin()
             client.put("a", 1, transaction)
             (name,) = client.add(transaction)
-            with no_larger_file_than(tmp_path / "tasks.db-wal"):
+            with limited(RLIMIT_FSIZE, (tmp_path / "tasks.db-wal").stat().st_size):
                 client.commit(transaction)
             assert name not in [task.name for task in first.queue("pull").list_tasks()]
 
@@ -292,7 +282,7 @@ class TestJournal:
         with ExitStack() as server:
             client = Client(serve(server, data=tmp_path).url)
             client.put("before", 1)
-            with no_larger_file_than(tmp_path / "datastore.db-wal"):
+            with limited(RLIMIT_FSIZE, (tmp_path / "datastore.db-wal").stat().st_size):
                 transaction = client.begin()
                 client.put("after", 1, transaction)
                 client.add(transaction)

@@ -12,11 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from resource import RLIMIT_FSIZE, getrlimit, setrlimit
+from resource import RLIMIT_FSIZE
 from typing import Any
 
 import pytest
 import requests
+from rlimits import limited
 from served import free_port
 from services_client import APP, Client, RefusedError, datastore_pb, memcache
 from tables import each_row
@@ -340,12 +341,8 @@ def test_an_upload_that_cannot_be_stored_stores_none_of_its_files(
     server = serve(data=tmp_path)
     url = server.url + upload_url(Client(server.url))
     files = [("a", ("a", b"1")), ("b", ("b", b"2" * 5000))]
-    _, hard = getrlimit(RLIMIT_FSIZE)
-    setrlimit(RLIMIT_FSIZE, (4999, hard))
-    try:
+    with limited(RLIMIT_FSIZE, 4999):
         answer = requests.post(url, files=files, timeout=60)
-    finally:
-        setrlimit(RLIMIT_FSIZE, (hard, hard))
 
     assert answer.status_code == 507
     assert "the upload cannot be stored: " in answer.json()["error"]["message"]

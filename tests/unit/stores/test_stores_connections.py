@@ -8,11 +8,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from typing import Any
 
 import psycopg
 import pytest
 from push_app import until
+from rlimits import limited
 from store_rules import ONLY_POSTGRES, Start, together
 from stores import held_up, postgres_url
 
@@ -134,13 +136,10 @@ def test_each_call_is_one_round_trip(start: Start, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_server_with_more_open_files_than_select_takes_can_use_its_database(start: Start) -> None:
-    resource = pytest.importorskip("resource")
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < FILES + 100:
+    soft, hard = getrlimit(RLIMIT_NOFILE)
+    if hard != RLIM_INFINITY and hard < FILES + 100:
         pytest.skip("no more files may be opened here")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, FILES + 100), hard))
-    with ExitStack() as stack:
-        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+    with limited(RLIMIT_NOFILE, max(soft, FILES + 100)), ExitStack() as stack:
         for _ in range(FILES):
             stack.enter_context(Path(os.devnull).open())
         queue = start().queue("pull")
