@@ -21,6 +21,8 @@ from hypothesis import HealthCheck, settings
 from pullqueue import Emulator, ManualClock
 
 if TYPE_CHECKING:
+    from push_app import PushApp
+
     from pullqueue.server.lifecycle import Server
 
 # A background job of a shell (`cmd &`, nohup) ignores SIGINT, and programs started by tests would
@@ -141,6 +143,15 @@ def server(emulator: Emulator, queue_yaml: Path) -> Iterator[Server]:
 
     with Server(emulator, config_file=ConfigFile(queue_yaml)) as server:
         yield server
+
+
+@pytest.fixture
+def app() -> Iterator[PushApp]:
+    """Yield an app that push tasks are sent to."""
+    from push_app import push_app  # noqa: PLC0415 - for these tests only
+
+    with push_app() as app:
+        yield app
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -53,12 +53,6 @@ queue:
 """
 
 
-@pytest.fixture
-def app() -> Iterator[PushApp]:
-    with push_app() as app:
-        yield app
-
-
 @contextmanager
 def delivering(*addresses: str, clock: Clock | None = None) -> Iterator[Control]:
     emulator = Emulator.from_text(QUEUE_YAML, clock=clock)

@@ -63,7 +63,6 @@ PAGES = (
 
 @pytest.fixture
 def config_text() -> str:
-    """Return the text of queue.yaml."""
     return QUEUE_YAML
 
 
@@ -77,36 +76,28 @@ def server(emulator: Emulator, queue_yaml: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def site(browser: Browser, server: Server) -> Site:
-    """Return the console as a person sees it."""
     return Site(browser, f"{server.url}/console")
 
 
 class Site:
-    """The console in a browser."""
-
     def __init__(self, browser: Browser, root: str) -> None:
         self.browser = browser
         self.root = root
 
     def open(self, path: str) -> None:
-        """Go to a page."""
         self.browser.get(self.root + path)
 
     def find(self, selector: str) -> WebElement:
-        """Return an element."""
         return self.browser.find_element(By.CSS_SELECTOR, selector)
 
     def run(self, script: str) -> Any:
-        """Return the result of a script."""
         return evaluate(self.browser, script)
 
     @property
     def focused(self) -> str:
-        """The id of the element with the focus."""
         return str(self.run("return document.activeElement.id"))
 
     def text(self, selector: str = "main") -> str:
-        """Return what can be read."""
         return self.find(selector).text
 
     def press(self, label: str) -> None:
@@ -115,7 +106,6 @@ class Site:
         self._click(By.XPATH, path)
 
     def click(self, selector: str) -> None:
-        """Click on an element."""
         self._click(By.CSS_SELECTOR, selector)
 
     def _click(self, by: str, what: str) -> None:
@@ -133,7 +123,6 @@ class Site:
         patience.until(lambda _: condition(), what)
 
     def fill(self, selector: str, text: str) -> None:
-        """Write into a field."""
         field = self.find(selector)
         field.clear()
         field.send_keys(text)
@@ -144,7 +133,6 @@ class Site:
         self.until(lambda: len(self.browser.find_elements(By.CSS_SELECTOR, rows)) == count)
 
     def wait_for(self, text: str, selector: str = "main") -> None:
-        """Wait until something can be read."""
         self.until(lambda: text in self.text(selector), f"{text!r} in {selector}")
 
 

@@ -96,7 +96,6 @@ def work(server: Server, clock: ManualClock) -> None:
 
 
 def order(number: int) -> NewTask:
-    """Return an order as the shop's app adds it."""
     kind = KINDS[number % len(KINDS)]
     return NewTask(
         payload=f'{{"order": {number}, "kind": "{kind}"}}', name=f"order-{number}", tag=kind

@@ -11,7 +11,7 @@ from commands import Run
 from executing import CALL, Execute, python
 from forking import forked
 from programs import running
-from push_app import PushApp, push_app, until
+from push_app import PushApp, until
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cron.file import parse_cron
@@ -30,12 +30,6 @@ MORE_JOBS = """\
 - {url: /empty, schedule: every day 09:00}
 """
 NOT_HTTP = "the response is not valid HTTP: illegal status line: bytearray(b'what?')"
-
-
-@pytest.fixture
-def app() -> Iterator[PushApp]:
-    with push_app() as app:
-        yield app
 
 
 @pytest.fixture

@@ -21,14 +21,11 @@ def emulator(clock: ManualClock) -> Emulator:
 
 @pytest.fixture
 def client(emulator: Emulator) -> Client:
-    """Return a client of the application, without a socket."""
     return Client(create_app(emulator))
 
 
 @pytest.fixture
 def call(client: Client) -> Call:
-    """Return a function that calls the API with a path below the queues."""
-
     def call(verb: str, path: str, **options: Any) -> TestResponse:
         return client.open(f"{ROOT}/{path}", method=verb, **options)
 
@@ -37,7 +34,6 @@ def call(client: Client) -> Call:
 
 @pytest.fixture
 def tokens(clock: ManualClock) -> Tokens:
-    """Return the tokens of the guarded application."""
     return Tokens(clock)
 
 

@@ -21,7 +21,6 @@ WORKER = "worker@example.com"
 
 
 def bearer(tokens: Tokens, email: str, scope: str = SCOPE) -> dict[str, str]:
-    """Return the header of a caller."""
     return {"Authorization": f"Bearer {tokens.issue(email, frozenset(scope.split())).text}"}
 
 

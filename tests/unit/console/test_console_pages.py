@@ -45,7 +45,6 @@ QUEUES = "/taskqueue/v1beta2/projects/p/taskqueues"
 
 
 def console_of(limits: Limits | None = None, clock: ManualClock | None = None) -> ConsoleClient:
-    """Return the console of a new server."""
     emulator = Emulator.from_text(CONFIG, clock=clock or ManualClock(), limits=limits)
     return ConsoleClient(ServerState(emulator))
 
@@ -75,7 +74,6 @@ def shown() -> ConsoleClient:
 
 @pytest.fixture
 def console() -> ConsoleClient:
-    """Return a filled console for one test."""
     return filled_console()
 
 

@@ -145,7 +145,6 @@ def test_the_indentation_of_json_costs_little(depth: int) -> None:
 
 
 def at(time: str) -> int:
-    """Return a time of 2026-01-01 in microseconds."""
     return to_usec(datetime.fromisoformat(f"2026-01-01T{time}Z"))
 
 

@@ -33,7 +33,6 @@ class Console(ConsoleClient):
         super().__init__(ServerState(self.emulator, push_to=PushAddresses([f"mail={app.url}"])))
 
     def retry(self, parameters: str) -> None:
-        """Set the retry_parameters of `mail`."""
         config = CONFIG.replace("}", f", retry_parameters: {{{parameters}}}}}", 1)
         self.emulator.reconfigure(Emulator.from_text(config).config)
 
@@ -47,7 +46,6 @@ class Console(ConsoleClient):
 
 @pytest.fixture
 def console() -> Iterator[Console]:
-    """Yield the console of a server with an app."""
     with push_app() as app:
         console = Console(app)
         yield console

@@ -49,7 +49,6 @@ FAILED = PushResponse(500)
 
 @pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
-    """An emulator with push queues."""
     return Emulator.from_text(CONFIG, clock=clock)
 
 
@@ -80,7 +79,6 @@ def started(dispatcher: Dispatcher, queue: Queue, name: str) -> RunningAttempt:
 
 
 def attempt(dispatcher: Dispatcher, queue: Queue, name: str, response: PushResponse) -> Attempt:
-    """Start and finish an attempt."""
     return dispatcher.finish(started(dispatcher, queue, name), response)
 
 
@@ -531,13 +529,11 @@ class TestTasksThatWait:
         return "http://app" if task.request and task.request.target == "here" else None
 
     def found(self, dispatcher: Dispatcher, queue: Queue, limit: int = 9) -> list[str]:
-        """Return the names of the tasks that can be sent."""
         return names(task for task, _ in dispatcher.find_deliverable(queue, limit, self.address))
 
     def add(
         self, queue: Queue, prefix: str, count: int, target: str | None = None, **o: Any
     ) -> None:
-        """Add many tasks."""
         for start in range(0, count, 100):
             ids = range(start, min(count, start + 100))
             add(queue, *(f"{prefix}{n}" for n in ids), request=HttpRequest("/", target=target), **o)

@@ -66,7 +66,6 @@ def raw_server(*scripts: Callable[[socket.socket], object]) -> Iterator[str]:
 
 @pytest.fixture
 def sender() -> Iterator[HttpSender]:
-    """A sender that is closed at the end."""
     sender = HttpSender()
     yield sender
     sender.close()
@@ -458,5 +457,4 @@ class TestIdleConnections:
 
 
 def descriptors() -> int:
-    """Return how many descriptors this process has."""
     return sum(1 for _ in Path("/proc/self/fd").iterdir())

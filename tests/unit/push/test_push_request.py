@@ -29,7 +29,6 @@ def headers_of(
     retry_count: int = 1,
     payload: bytes = b"",
 ) -> dict[str, str]:
-    """Return the headers of an attempt."""
     attempts = attempts or AttemptRecord(schedule_usec=1_767_225_600_000_042)
     task = Task(0, 1, retry_count, "t1", "web", payload, None, 0, 5, request, attempts)
     return push_request(task, SETTINGS).headers

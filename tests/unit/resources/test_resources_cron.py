@@ -26,16 +26,7 @@ from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
 
 
-@pytest.fixture
-def app() -> Iterator[PushApp]:
-    """An app that gets the requests."""
-    with push_app() as app:
-        yield app
-
-
 class Cron:
-    """A server with cron jobs, and its clock."""
-
     def __init__(self, server: Server, clock: ManualClock) -> None:
         self.client = ControlClient(server)
         self.server = server

@@ -22,7 +22,6 @@ THE_DOCUMENT = "/_emulator/openapi.json"
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    """Return the document as it is served."""
     control = ControlClient(Server(Emulator.from_text("queue: []")))
     document: dict[str, Any] = control.send("GET", THE_DOCUMENT).body
     return document

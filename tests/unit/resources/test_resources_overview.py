@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 from control_client import ControlClient
-from push_app import PushApp, push_app, until
+from push_app import PushApp, until
 from scenes import dead_port, scene
 from tables import each_row
 
@@ -139,11 +139,6 @@ def test_a_step_has_a_queue_of_which_an_attempt_began() -> None:
 
 class TestDelivery:
     """Time passes, and push tasks are delivered meanwhile."""
-
-    @pytest.fixture
-    def app(self) -> Iterator[PushApp]:
-        with push_app() as app:
-            yield app
 
     @pytest.fixture
     def soon(self, clock: ManualClock) -> datetime:

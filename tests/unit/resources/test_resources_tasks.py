@@ -19,7 +19,6 @@ LIMITED = "/queues/limited"
 
 
 def names(reply: object) -> list[str]:
-    """Return the names of the tasks in an answer."""
     return [task["name"] for task in reply.body["tasks"]]  # type: ignore[attr-defined]
 
 

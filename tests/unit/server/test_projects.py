@@ -12,7 +12,7 @@ import pytest
 import requests
 from cloudtasks_api import ApiRefused, GrpcApi, HttpClient, RestApi
 from control_client import ControlClient
-from push_app import PushApp, push_app, until
+from push_app import PushApp, until
 from tables import each_row
 
 from pullqueue import Emulator, ManualClock
@@ -24,12 +24,6 @@ from pullqueue.server.lifecycle import Server
 
 QUEUES = "queue:\n- {name: pull, mode: pull}\n- {name: push, rate: 500/s, bucket_size: 100}\n"
 FILE = "queue:\n- {name: pull, mode: pull}\n"
-
-
-@pytest.fixture
-def app() -> Iterator[PushApp]:
-    with push_app() as app:
-        yield app
 
 
 @contextmanager

@@ -82,7 +82,6 @@ def project_store(own: Emulator, name: str) -> StoreFactory:
 
 @pytest.fixture
 def emulator(start: Start) -> Emulator:
-    """Return an emulator with an empty store."""
     return start()
 
 

@@ -31,7 +31,6 @@ def path(tmp_path: Path) -> Path:
 
 
 def emulator_of(path: Path) -> Emulator:
-    """Open a store."""
     return Emulator(CONFIG, clock=ManualClock(), store=open_store(f"sqlite:///{path}"))
 
 

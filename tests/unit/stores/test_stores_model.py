@@ -67,8 +67,6 @@ seconds = st.integers(0, 20)
 
 @dataclass
 class ModelTask:
-    """A task of the model."""
-
     queue: str
     name: str
     payload: bytes
@@ -117,7 +115,6 @@ class EngineMachine(RuleBasedStateMachine):
         self.leased: list[Task] = []
 
     def teardown(self) -> None:
-        """Close the store."""
         self.emulator.close()
 
     # -- the model -------------------------------------------------------------------------------
@@ -128,11 +125,9 @@ class EngineMachine(RuleBasedStateMachine):
         return int(start.timestamp()) * 1_000_000
 
     def find(self, queue: str, name: str) -> ModelTask | None:
-        """Look through all tasks for one."""
         return next((t for t in self.tasks if (t.queue, t.name) == (queue, name)), None)
 
     def add_tombstone(self, task: ModelTask, when: int) -> None:
-        """Remove a task and reserve its name."""
         self.tasks.remove(task)
         self.tombstones[task.queue, task.name] = when + LIMITS.tombstone_seconds
 
@@ -215,7 +210,6 @@ class EngineMachine(RuleBasedStateMachine):
         self.check_lease(found, expected)
 
     def check_lease(self, found: list[Task], expected: list[ModelTask]) -> None:
-        """Compare what was leased, in order."""
         assert [(t.name, t.tag, t.payload, t.retry_count, t.eta_usec) for t in found] == [
             (t.name, t.tag, t.payload, t.leases, self.usec(t.eta)) for t in expected
         ]
@@ -311,7 +305,6 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(queue=queues)
     def purge(self, queue: str) -> None:
-        """All tasks of a queue are deleted."""
         gone = [task for task in self.tasks if task.queue == queue]
         for task in gone:
             self.add_tombstone(task, self.now)
@@ -340,12 +333,10 @@ class EngineMachine(RuleBasedStateMachine):
 
     @invariant()
     def storage_is_counted(self) -> None:
-        """The bytes stored are those of the tasks there are."""
         assert self.emulator.bytes_stored == sum(task.size for task in self.tasks)
 
     @invariant()
     def states_are_counted(self) -> None:
-        """Statistics and lists by state agree with the model."""
         for name in (PUSH, *RETRY_LIMITS):
             queue = self.emulator.queue(name)
             here = [task for task in self.tasks if task.queue == name]

@@ -122,7 +122,6 @@ def database() -> Iterator[Connection]:
 
 
 def plan_nodes(node: dict[str, object]) -> Iterator[dict[str, object]]:
-    """Walk through a plan."""
     yield node
     for below in node.get("Plans", ()):  # type: ignore[attr-defined]
         yield from plan_nodes(below)

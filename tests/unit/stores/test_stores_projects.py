@@ -58,7 +58,6 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Open]:
 
 
 def names(project: Emulator, queue: str = "pull") -> list[str]:
-    """Return the names of the tasks of a queue in their order."""
     return [task.name for task in project.queue(queue).list_tasks(100)]
 
 

@@ -54,7 +54,6 @@ SECOND = timedelta(seconds=1)
 
 @pytest.fixture
 def emulator(start: Start) -> Emulator:
-    """Return an emulator with an empty store."""
     return start(CONFIG)
 
 
@@ -82,7 +81,6 @@ def started(queue: Queue, *, lease_seconds: float = 10, **task: Any) -> Task:
 def ended(
     queue: Queue, task: Task, *, status: int = 500, backoff_seconds: float | None = None
 ) -> Task:
-    """End the first attempt of a task."""
     attempts = AttemptRecord(finished=1, status=status)
     return finish_attempt(queue, task, attempts=attempts, backoff_seconds=backoff_seconds)
 

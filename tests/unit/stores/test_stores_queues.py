@@ -40,7 +40,6 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def made(emulator: Emulator) -> Queue:
-    """Return a queue that was made at run time."""
     return emulator.create_queue(MADE)
 
 

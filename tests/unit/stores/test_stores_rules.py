@@ -34,7 +34,6 @@ from pullqueue.stores import sql
 
 
 def steps(queue: Queue, name: str) -> list[str]:
-    """Return what happened to a task."""
     return [event.kind.value for event in queue.history(name)]
 
 

@@ -25,12 +25,10 @@ pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 @pytest.fixture
 def store(start: Start) -> Emulator:
-    """Return an emulator with an SQLite store."""
     return start(limits=Limits())
 
 
 def store_of(emulator: Emulator) -> SqliteStore:
-    """Return the store itself."""
     store = emulator.store
     assert isinstance(store, SqliteStore)
     return store
