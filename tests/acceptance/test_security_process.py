@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from executing import QUEUE_YAML
 from forking import forked
+from linting import committed
 from programs import completed
 from served import serve_here
 
-QUEUE_YAML = "queue:\n- name: q\n  mode: pull\n"
 NOTING = """
 import json, sys
 noted = []
@@ -38,8 +38,8 @@ from pullqueue.stores import open_store
 from pullqueue.sdk import install
 emulator = Emulator.from_file("queue.yaml", store=open_store("sqlite:///tasks.db"))
 with install(emulator):
-    taskqueue.Queue("q").add(taskqueue.Task(payload="x", method="PULL"))
-    assert len(taskqueue.Queue("q").lease_tasks(60, 1)) == 1
+    taskqueue.Queue("pull").add(taskqueue.Task(payload="x", method="PULL"))
+    assert len(taskqueue.Queue("pull").lease_tasks(60, 1)) == 1
 emulator.close()
 config.load("queue.yaml")
 assert pytest.main(["-q", "-p", "no:cacheprovider", "test_fixtures.py"]) == 0
@@ -48,7 +48,7 @@ TEST = """
 import requests
 
 def test_all(pullqueue_clock, pullqueue_sdk, pullqueue_responses, pullqueue_faults):
-    root = "https://www.googleapis.com/taskqueue/v1beta2/projects/p/taskqueues/q"
+    root = "https://www.googleapis.com/taskqueue/v1beta2/projects/p/taskqueues/pull"
     assert requests.get(root).status_code == 200
 
 def test_server(pullqueue_server): pass
@@ -63,12 +63,6 @@ main(["lint", "--against", "HEAD", "queue.yaml"])
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
-    return tmp_path
-
-
 def noted_in(program: str, folder: Path) -> list[tuple[str, list[str]]]:
     # Loading all plugins would take longer than all that is looked at.
     fixtures = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_pullqueue.plugin"}
@@ -81,20 +75,18 @@ def noted_in(program: str, folder: Path) -> list[tuple[str, list[str]]]:
     return [(event, arguments) for event, arguments in json.loads(done.stdout.splitlines()[-1])]
 
 
-def test_nothing_but_a_server_listens(folder: Path) -> None:
-    (folder / "test_fixtures.py").write_text(TEST)
+def test_nothing_but_a_server_listens(app_folder: Path) -> None:
+    (app_folder / "test_fixtures.py").write_text(TEST)
 
-    noted = noted_in(WITHOUT_A_SERVER, folder)
+    noted = noted_in(WITHOUT_A_SERVER, app_folder)
 
     (address,) = {arguments[0] for event, arguments in noted if event == "socket.bind"}
     assert address.startswith("('127.0.0.1', ")
 
 
-def test_serving_listens_to_one_port_of_this_machine(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("app_folder")
+def test_serving_listens_to_one_port_of_this_machine() -> None:
     """All interfaces of a server are on the one port, which other machines cannot reach."""
-    monkeypatch.chdir(folder)
     before = listening()
 
     _, (url, during) = serve_here(use=lambda url: (url, listening()))
@@ -112,18 +104,14 @@ def listening() -> set[str]:
 
 
 @pytest.fixture
-def repository(folder: Path) -> Path:
+def repository(app_folder: Path) -> Path:
     """Return a git repository whose files are called like options and commands."""
-    for name in (
-        "--output=x queue.yaml",
-        "$(touch was-here)-queue.yaml",
+    committed(
+        *("--output=x queue.yaml", "$(touch was-here)-queue.yaml"),
         ";touch was-here;queue.yaml",
-    ):
-        (folder / name).write_text(QUEUE_YAML)
-    identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
-    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
-        subprocess.run(["git", *identity, *arguments], cwd=folder, check=True)
-    return folder
+        text=QUEUE_YAML,
+    )
+    return app_folder
 
 
 def test_the_linter_runs_no_program(repository: Path) -> None:

@@ -10,7 +10,6 @@ from programs import completed
 from rest_app import CLIENTS_YAML
 from served import serve_here, serving
 
-PULL_QUEUE = "/taskqueue/v1beta2/projects/my-app/taskqueues/pull-queue"
 CLOSED = "- name: closed\n  mode: pull\n  retry_parameters: {task_retry_limit: 1}\n"
 
 

@@ -199,18 +199,15 @@ def test_the_documented_ways_to_run_the_image(command: list[str], tmp_path: Path
 
     assert command[:3] == ["docker", "run", "--rm"]
     published = [command[n + 1] for n, argument in enumerate(command) if argument == "-p"]
-    assert published == [f"127.0.0.1:{port}:{port}" for port in exposed()[: len(published)]]
+    (ports,) = re.findall(r"^EXPOSE ([\d ]+)$", DOCKERFILE, re.MULTILINE)
+    exposed = [f"127.0.0.1:{port}:{port}" for port in ports.split()]
+    assert published == exposed[: len(published)]
     assert all(known(place.split(":")[1]) for place in places)
     if arguments := command[image + 1 :]:  # or those of the image, which are run above
         # The port for gRPC is any free one, as the other is.
         free = [argument.replace("8126", "0") for argument in arguments]
         with run_service(free, tmp_path) as server:
             assert server.url
-
-
-def exposed() -> list[str]:
-    (ports,) = re.findall(r"^EXPOSE ([\d ]+)$", DOCKERFILE, re.MULTILINE)
-    return str(ports).split()
 
 
 def known(folder: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import requests as http
 from commands import Done, Run, shown_on_terminal
-from push_app import push_app, until
+from push_app import push_app
 
 from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.config.model import HttpTarget, QueueSettings, Rate, RetryParameters
@@ -19,7 +19,6 @@ from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.faults.declaration import CALLS, KINDS
 from pullqueue.faults.effects import ERRORS
-from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.request import PushResponse
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import exhaust, run_tasks
@@ -627,13 +626,12 @@ def test_a_task_is_requeued_with_changes(run: Run, emulator: Emulator, tmp_path:
 
 def test_a_group_of_failures_is_requeued(run: Run, emulator: Emulator) -> None:
     fail_once(emulator, "mail", "jobs")
-    with push_app() as app:
-        for name, path in (("a", "/status/500"), ("b", "/status/404"), ("c", "/status/500/c")):
-            for queue in ("mail", "jobs"):
-                emulator.queue(queue).add(name=name, request=HttpRequest(path))
-        with Server(emulator, push_to=PushAddresses([app.url])):
-            until(lambda: len(emulator.queue("jobs").exhausted) == 3)
-            until(lambda: len(emulator.queue("mail").exhausted) == 3)
+    for name, path in (("a", "/status/500"), ("b", "/status/404"), ("c", "/status/500/c")):
+        for queue in ("mail", "jobs"):
+            emulator.queue(queue).add(name=name, request=HttpRequest(path))
+    run_tasks(
+        emulator, send=lambda sent: PushResponse(int(sent.url[8:11]), f"no {sent.url}".encode())
+    )
 
     listed = run("tasks failures").out.splitlines()
     assert listed[0].split()[:5] == ["TASKS", "QUEUE", "STATE", "STATUS", "REASON"]

@@ -65,19 +65,17 @@ def test_go_programs_make_all_calls_for_pull_queues(app: Path, folder: Path) -> 
     assert line.endswith(" INFO: a line of the log")
 
 
-def answer_of(port: int, path: str) -> str:
-    with PoolManager(retries=Retry(connect=10, backoff_factor=0.05)) as client:
-        return str(client.request("GET", f"http://127.0.0.1:{port}{path}").data, "utf-8")
-
-
 def test_handlers_under_appengine_main_use_the_queues(app: Path, folder: Path) -> None:
     port = free_port()
     with running(*forked_exec(), "--", app, cwd=folder, PORT=str(port)) as process:
-        answers = [answer_of(port, path) for path in ("/one", "/two")]
+        retries = Retry(connect=10, backoff_factor=0.05)
+        with PoolManager(retries=retries) as client:
+            url = f"http://127.0.0.1:{port}"
+            answers = [client.request("GET", url + path).data for path in ("/one", "/two")]
         process.terminate()
         _, errors = process.communicate(timeout=60)
 
-    assert answers == ["1\n", "2\n"]
+    assert answers == [b"1\n", b"2\n"]
     lines = errors.splitlines()
     log = [line.split(" ", 2)[2] for line in lines if "a request" in line]
     assert log == ["INFO: a request"] * 2

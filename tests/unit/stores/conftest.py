@@ -13,7 +13,6 @@ from stores import LONG, STORES, store_url
 
 from pullqueue import Emulator, Limits, ManualClock, NewTask, Queue
 from pullqueue.config.model import QueueConfig
-from pullqueue.engine.store import StoreFactory
 from pullqueue.stores import open_store
 
 CONFIG = config_of(2)
@@ -61,7 +60,9 @@ def start(url: str, clock: ManualClock, own: Emulator | None) -> Iterator[Start]
         options = {"clock": clock, "limits": LIMITS, **options}
         store = open_store(url + query)
         if own is not None:
-            store = project_store(own, "other")
+            project = own.store.add_project("other", "{}")
+            assert project is not None
+            store = own.store.find_store(project.number)
         emulator = Emulator(config, store=store, **options)
         if not started:
             emulator.reset()
@@ -71,13 +72,6 @@ def start(url: str, clock: ManualClock, own: Emulator | None) -> Iterator[Start]
     yield start
     for emulator in started:
         emulator.close()
-
-
-def project_store(own: Emulator, name: str) -> StoreFactory:
-    """Return the store of another project, which is recorded if it is not."""
-    project = own.store.add_project(name, "{}")
-    assert project is not None
-    return own.store.find_store(project.number)
 
 
 @pytest.fixture
