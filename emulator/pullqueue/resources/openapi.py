@@ -56,7 +56,7 @@ class Error(Model):
 def document() -> Json:
     """Return the document."""
     # Whatever module was imported first.
-    operations = sorted(OPERATIONS.values(), key=lambda operation: operation.path)
+    operations = sorted(OPERATIONS, key=lambda operation: operation.path)
     bodies = [each.body for each in operations if each.body is not None]
     types = list(dict.fromkeys([Error, *(each.result for each in operations), *bodies]))
     queries = list(dict.fromkeys(each.query for each in operations if each.query is not None))

@@ -20,8 +20,6 @@ import msgspec
 from pullqueue.api.encoding import JSON_TYPE, Json
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import not_json
-from pullqueue.engine.interceptors import bypass_interceptors
-from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Model, list_choices
 from pullqueue.text import quoted
 
@@ -49,8 +47,8 @@ class Operation:
     """Bodies, by what they ask for."""
 
 
-OPERATIONS: Final[dict[str, Operation]] = {}
-"""Every operation by id, once the modules of the handlers are imported."""
+OPERATIONS: Final[list[Operation]] = []
+"""Every operation, once the modules of the handlers are imported."""
 
 
 def operation(
@@ -66,9 +64,8 @@ def operation(
     def register(handle: Callable[_P, _R]) -> Callable[_P, _R]:
         hints = get_type_hints(handle, include_extras=True)
         first, *more = handle.__name__.split("_")
-        identifier = "".join([first, *(word.title() for word in more)])
-        OPERATIONS[identifier] = Operation(
-            id=identifier,
+        registered = Operation(
+            id="".join([first, *(word.title() for word in more)]),
             verb=verb,
             path=path,
             summary=(handle.__doc__ or "").partition(".\n")[0].rstrip("."),
@@ -80,37 +77,26 @@ def operation(
             content_type=content_type,
             examples=examples,
         )
+        OPERATIONS.append(registered)
         return handle
 
     return register
 
 
-def call(
-    state: ServerState,
-    operation_id: str,
-    *,
-    path: Mapping[str, str] | None = None,
-    query: Mapping[str, str] | None = None,
-    body: bytes | Json = b"",
-) -> Any:  # noqa: ANN401 - what the handler returns
-    """Carry out an operation as its route does.
-
-    Faults affect the calls of the app, never those of the person who operates the server.
+def parse_arguments(operation: Operation, query: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    """Return the arguments of a handler that are not in the path.
 
     Raises:
-        PullQueueError: it is refused.
+        ApiError: one is not valid, or not known.
     """
-    operation = OPERATIONS[operation_id]
-    arguments: dict[str, object] = dict(path or {})
+    arguments: dict[str, Any] = {}
     if operation.query is not None:
-        arguments["query"] = parse_query(query or {}, operation.query)
+        arguments["query"] = parse_query(query, operation.query)
     elif query:
         raise _unknown_parameter(next(iter(query)), ())
     if operation.body is not None:
         arguments["body"] = parse_body(body, operation.body)
-    with bypass_interceptors():
-        result = operation.handle(state, **arguments)
-    return {operation.key: result} if operation.key else result
+    return arguments
 
 
 def parse_query(query: Mapping[str, str], model: type[_M]) -> _M:

@@ -9,6 +9,7 @@ from flask import Blueprint, Response, request
 from pullqueue.api.encoding import JSON_TYPE, encode
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import read_body, served
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.errors import PullQueueError
 from pullqueue.limits import SNAPSHOT_BYTES
 from pullqueue.resources import (  # noqa: F401 - importing them registers their operations
@@ -31,14 +32,14 @@ from pullqueue.resources import (  # noqa: F401 - importing them registers their
     snapshots,
     task_lists,
 )
-from pullqueue.resources.operations import OPERATIONS, Operation, call
+from pullqueue.resources.operations import OPERATIONS, Operation, parse_arguments
 from pullqueue.runtime.state import ServerState
 
 
 def blueprint() -> Blueprint:
     """Return the routes of the emulator's own."""
     control = Blueprint("control", __name__, url_prefix=PREFIX)
-    for operation in OPERATIONS.values():
+    for operation in OPERATIONS:
         control.add_url_rule(
             operation.path.replace("{queue}", "<queue:queue>").replace("{", "<").replace("}", ">"),
             operation.id,
@@ -58,8 +59,11 @@ def _view(operation: Operation) -> Callable[..., Response]:
             request.max_content_length = SNAPSHOT_BYTES
         body = read_body()
         query = {name: text for name, text in request.args.items() if name != "project"}
-        result = call(served(ServerState), operation.id, path=path, query=query, body=body)
-        return _response(result, operation.content_type)
+        arguments = path | parse_arguments(operation, query, body)
+        with bypass_interceptors():  # faults affect the app, not who operates the server
+            result = operation.handle(served(ServerState), **arguments)
+        shown = {operation.key: result} if operation.key else result
+        return _response(shown, operation.content_type)
 
     return view
 

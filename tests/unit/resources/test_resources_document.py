@@ -45,7 +45,7 @@ def test_every_route_is_described(document: dict[str, Any]) -> None:
 
 EXAMPLES = [
     pytest.param(operation, name, id=f"{operation.verb} {operation.path}: {name}")
-    for operation in OPERATIONS.values()
+    for operation in OPERATIONS
     for name in operation.examples
 ]
 

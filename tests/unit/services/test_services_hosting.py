@@ -26,7 +26,7 @@ from pullqueue import Emulator, ManualClock
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.push.addresses import PushAddresses
-from pullqueue.resources.operations import call
+from pullqueue.resources.mails import MailQuery, get_mail, list_mails
 from pullqueue.sdk.imports import remote_api
 from pullqueue.server.lifecycle import Server
 from pullqueue.services import SERVICES, parse_services
@@ -385,8 +385,8 @@ def test_mails_are_kept_until_a_reset(serve: Serve, clock: ManualClock) -> None:
     for method, message in (("Send", mail), ("SendToAdmins", admins)):
         Client(server.url).call("mail", method, message, api("api_base_pb2").VoidProto())
 
-    second, first = call(server.state, "listMails")["mails"]
-    shown = call(server.state, "getMail", path={"number": "1"})["mail"]
+    second, first = list_mails(server.state, MailQuery())
+    shown = get_mail(server.state, "1")
 
     assert (first.number, first.time, first.subject) == (1, clock.now().isoformat(), "Hé")
     assert (second.number, second.to, second.subject) == (2, [], "All")
@@ -396,11 +396,11 @@ def test_mails_are_kept_until_a_reset(serve: Serve, clock: ManualClock) -> None:
     assert (shown.text, shown.html) == ("text", "<p>html")
     assert [(each.name, each.bytes) for each in shown.attachments] == [("a.txt", 3)]
     server.state.reset()
-    assert len(call(server.state, "listMails", query={"limit": "1"})["mails"]) == 1
+    assert len(list_mails(server.state, MailQuery(limit=1))) == 1
     server.state.reset(services=True)
-    assert call(server.state, "listMails")["mails"] == []
+    assert list_mails(server.state, MailQuery()) == []
     with pytest.raises(ApiError, match='mail "1" is not kept'):
-        call(server.state, "getMail", path={"number": "1"})
+        get_mail(server.state, "1")
 
 
 def fetch(client: Client, url: str) -> Any:
