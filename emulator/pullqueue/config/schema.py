@@ -8,7 +8,7 @@ from pkgutil import get_data
 from typing import Any
 
 from pullqueue.config.document import Path
-from pullqueue.text import closest
+from pullqueue.text import closest, to_snake_case
 
 Schema = dict[str, Any]
 
@@ -159,17 +159,10 @@ def meant_key(key: str, level: Path | None = None) -> str | None:
     With a level only of its keys, else of all keys.
     """
     known = all_keys() if level is None else keys_at(level)
-    snake = _snake(key)
+    # `bucket_size` for `bucket-size` (queue.xml), `bucketSize` (Java) and `BUCKET_SIZE`.
+    snake = to_snake_case(key.lower() if key.isupper() else key).strip("- _").replace("-", "_")
     if snake in known:
         return snake
     if (same := _SAME_VALUE.get(snake)) in known:
         return same
     return closest(snake, sorted(known))
-
-
-def _snake(key: str) -> str:
-    """Return `bucket_size` for `bucket-size` (queue.xml), `bucketSize` (Java), `BUCKET_SIZE`."""
-    if key.isupper():
-        key = key.lower()
-    spread = "".join(f"_{char.lower()}" if char.isupper() else char for char in key)
-    return spread.strip("- _").replace("-", "_")
