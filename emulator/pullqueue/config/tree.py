@@ -136,7 +136,10 @@ class _TreeBuilder:
                 follows = names and same[1:] and names[0].key.start < same[1].key.start
                 one = len(same) == 1 or follows
                 node.pairs.append(same[0] if one else self._merge_duplicates(same))
-        node.end = _event_place(event).end if node.flow else max(node.end, _last_end(node))
+        if node.flow:
+            node.end = _event_place(event).end
+        elif isinstance(node, Sequence) and node.items:
+            node.end = max(node.end, node.items[-1].end)
         unknown = Scalar(start=node.start, end=node.end, text="", opaque=True)
         self._place(node if closed.known else unknown)
 
@@ -253,12 +256,6 @@ def _event_place(event: events.Event) -> Place:
     """Return the place of an event, its anchor and tag included."""
     start, end = event.start_mark, event.end_mark
     return Place(start.index if start else 0, end.index if end else 0)
-
-
-def _last_end(node: Mapping | Sequence) -> int:
-    if isinstance(node, Sequence):
-        return node.items[-1].end if node.items else node.end
-    return node.end
 
 
 # What YAML 1.1 makes of a plain scalar, as App Engine's reader sees it: PyYAML's safe types, with

@@ -109,17 +109,10 @@ class _IgnoredFiles:
 
     def _of(self, folder: Path) -> Patterns:
         if folder not in self._patterns:
-            self._patterns[folder] = Patterns(folder, _read_lines(folder / ".gitignore"))
+            path = folder / ".gitignore"
+            text = "" if path.is_symlink() else _read_beginning(path, errors="surrogateescape")
+            self._patterns[folder] = Patterns(folder, text.splitlines())
         return self._patterns[folder]
-
-
-def _read_lines(path: Path) -> list[str]:
-    if path.is_symlink() or not path.exists():
-        return []
-    try:
-        return read_bytes(path, max_bytes=_BYTES_READ).decode(errors="surrogateescape").splitlines()
-    except ConfigFileError:
-        return []
 
 
 def find_inputs(
@@ -240,9 +233,9 @@ def _is_in_project(link: Path) -> bool:
         return False
 
 
-def _read_beginning(path: Path) -> str:
+def _read_beginning(path: Path, *, errors: str = "replace") -> str:
     """Return the beginning of a file, or nothing if it cannot be read."""
     try:
-        return read_bytes(path, max_bytes=_BYTES_READ).decode(errors="replace")
+        return read_bytes(path, max_bytes=_BYTES_READ).decode(errors=errors)
     except ConfigFileError:
         return ""

@@ -175,10 +175,5 @@ def _task_dict(task: Task, now_usec: int) -> dict[str, Any]:
 
 
 def _delta(eta: datetime, now: datetime) -> str:
-    if eta > now:
-        return f"{_whole_seconds(eta - now)} from now"
-    return f"{_whole_seconds(now - eta)} ago"
-
-
-def _whole_seconds(span: timedelta) -> timedelta:
-    return timedelta(days=span.days, seconds=span.seconds)
+    span = abs(eta - now)
+    return f"{timedelta(span.days, span.seconds)} {'from now' if eta > now else 'ago'}"
