@@ -210,11 +210,7 @@ def select(tasks: Iterator[Task], chosen: TaskFilter, now_usec: int) -> Iterator
     if chosen.status is not UNSET or chosen.reason or chosen.pattern:
         tasks = (task for task in tasks if _failed_so(task, chosen))
     text = chosen.search.casefold()
-    if not text:
-        return tasks
-    # Not for each task, as the URL of those without one: 12,500 take 8 ms instead of 11.
-    data = text.encode() if text.isascii() else None
-    return (task for task in tasks if _contains(task, text, data))
+    return (task for task in tasks if _contains(task, text)) if text else tasks
 
 
 def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int]:
@@ -235,7 +231,7 @@ def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int]:
     else:
         first = (nlargest if query.descending else nsmallest)(end, counted, _KEYS[query.sort])
     if total is None:
-        total = len(list(matching)) + next(counter)
+        total = sum(1 for _ in matching) + next(counter)
     return first[query.offset :], total
 
 
@@ -268,14 +264,14 @@ def _failed_so(task: Task, chosen: TaskFilter) -> bool:
     return not chosen.pattern or chosen.pattern == pattern_of(task)
 
 
-def _contains(task: Task, text: str, data: bytes | None) -> bool:
-    """Return whether name, payload or URL contain a text, in any case; `data` is it in ASCII."""
+def _contains(task: Task, text: str) -> bool:
+    """Return whether name, payload, URL or last reason contain a text, in any case."""
     if text in task.name.casefold():
         return True
     if task.request is not None and text in task.request.url.casefold():
         return True
     if task.attempts.reason is not None and text in task.attempts.reason.casefold():
         return True
-    if data is not None:
-        return data in task.payload.lower()
+    if text.isascii():
+        return text.encode() in task.payload.lower()
     return text in task.payload.decode("utf-8", "replace").casefold()
