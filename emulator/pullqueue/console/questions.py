@@ -159,7 +159,7 @@ class Questions:
         **values: Any,  # noqa: ANN401 - for the template
     ) -> Response:
         emulator, file = self._state.emulator, self._state.config_file
-        entities, projects = self._state.entities, served(Projects)
+        services, projects = self._state.services, served(Projects)
         now = from_usec(emulator.now_usec() if now_usec is None else now_usec).isoformat()
         notice = self._notices.take(request.args.get("notice"))
         # Forms return to this address, without the notice.
@@ -169,8 +169,8 @@ class Questions:
             values["summary"] = get_summary(self._state)
         absent = {
             *([] if self._state.cron.states else ["cron"]),
-            *([] if self._state.mails.latest() else ["mails"]),
-            *([] if entities and entities.has_entities else ["entities"]),
+            *([] if self._state.mails else ["mails"]),
+            *([] if services and services.has_entities else ["entities"]),
         }
         known = {
             "config": {"file": emulator.config.file, "problem": file.problem if file else None},

@@ -16,6 +16,8 @@ from pullqueue.text import quoted
 if TYPE_CHECKING:
     from pullqueue.services.hosting import Services
 
+_DATASTORE = "datastore_v3"
+
 
 class EntityQuery(Model):
     """Which entities are listed."""
@@ -60,6 +62,7 @@ def list_entities(state: ServerState, query: EntityQuery) -> Entities:
 
 
 def _source(state: ServerState) -> Services:
-    if state.entities is None:
-        raise ApiError("this server has no datastore: name datastore_v3 in --services", status=404)
-    return state.entities
+    services = state.services
+    if services is None or _DATASTORE not in services.names:
+        raise ApiError(f"this server has no datastore: name {_DATASTORE} in --services", status=404)
+    return services

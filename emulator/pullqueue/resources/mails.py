@@ -23,14 +23,13 @@ class MailQuery(Model):
 @operation("GET", "/mails", key="mails")
 def list_mails(state: ServerState, query: MailQuery) -> list[ListedMail]:
     """List the mails that apps have sent, the latest first; they are kept, and not delivered."""
-    latest = state.mails.latest()[: query.limit]
-    return convert(latest, list[ListedMail], from_attributes=True)
+    return convert(state.mails[: query.limit], list[ListedMail], from_attributes=True)
 
 
 @operation("GET", "/mails/{number}", key="mail")
 def get_mail(state: ServerState, number: str) -> Mail:
     """Return a mail with its bodies."""
-    for mail in state.mails.latest():
+    for mail in state.mails:
         if str(mail.number) == number:
             return mail
     raise ApiError(f"mail {quoted(number)} is not kept: only the latest are", status=404)

@@ -140,7 +140,8 @@ def get_summary(state: ServerState) -> Summary:
 @operation("GET", "/server")
 def get_server(state: ServerState) -> ServerInfo:
     """Return addresses, store and settings of the server."""
-    emulator, file = state.emulator, state.config_file
+    emulator, file, services = state.emulator, state.config_file, state.services
+    data = None if services is None else services.data
     return ServerInfo(
         url=state.url,
         grpc=state.grpc_address or None,
@@ -152,8 +153,8 @@ def get_server(state: ServerState) -> ServerInfo:
         manual_clock=get_clock(state).manual,
         push_to=list(state.push_to),
         cron_jobs=len(state.cron.states),
-        services=state.services,
-        data=state.data or None,
+        services=[] if services is None else services.answered,
+        data=None if data is None else str(data.resolve()),
         users=list(state.users.values()),
         started=state.started.isoformat(),
         uptime_seconds=round(state.uptime_seconds, 3),

@@ -25,7 +25,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import QueueContents, QueueRecord, QueueStatistics
 from pullqueue.errors import InvalidTaskError
 from pullqueue.observe.activity import ActivityLog
-from pullqueue.observe.mail_log import MailLog
+from pullqueue.observe.mail_log import Mail
 from pullqueue.observe.models import Action
 from pullqueue.observe.request_log import RequestLog
 from pullqueue.observe.users import User
@@ -68,8 +68,8 @@ class Move:
 class ServerState:
     """One served emulator and the records of its server."""
 
-    entities: Services | None = None
-    """The datastore of apps; None: there is none."""
+    services: Services | None = None
+    """Those of App Engine's other services that are answered here; None: there are none."""
     url = grpc_address = ""
     """Where the server listens; empty: it does not, or another program does."""
     move: Move | None = None
@@ -78,8 +78,6 @@ class ServerState:
     """When a snapshot was last loaded, by the emulator's clock; None: since a reset, none."""
     project = ""
     """Its name, of a project that is not the server's own."""
-    data = ""
-    """The folder of what App Engine's other services store; empty: it is in memory."""
 
     def __init__(
         self,
@@ -110,8 +108,6 @@ class ServerState:
         self.activity = ActivityLog(emulator)
         self.requests = RequestLog(emulator, self.activity)
         self.faults = FaultRegistry(emulator)
-        self.mails = MailLog()
-        """What apps have sent by App Engine's mail service."""
         self.users: dict[str, User] = {}
         """Those of the app who are signed in, by e-mail address."""
         self.push_to = PushAddresses() if push_to is None else push_to
@@ -135,10 +131,6 @@ class ServerState:
         self._started = perf_counter()
         self.on_reset: list[Callable[[], None]] = []
         """Called by `reset`, so that others delete what they keep beside the emulator."""
-        self.services: list[str] = []
-        """Those of App Engine's other services that are answered here."""
-        self.on_services_reset: list[Callable[[], None]] = []
-        """Called by `reset(services=True)`: deletes what App Engine's other services keep."""
         self.token = secrets.token_urlsafe(24)
         """What a browser must send with each change: only pages of this server know it."""
 
@@ -150,6 +142,11 @@ class ServerState:
         options = "" if is_default else f" --url {self.url}"
         options += f" --project {self.project}" if self.project else ""
         return _COMMAND.sub(rf"\g<0>{options}", text)
+
+    @property
+    def mails(self) -> list[Mail]:
+        """What apps have sent by App Engine's mail service, the latest first."""
+        return [] if self.services is None else self.services.mails.latest()
 
     @property
     def uptime_seconds(self) -> float:
@@ -256,8 +253,10 @@ class ServerState:
                 for queue in created
             }
         )
-        for delete in (*self.on_reset, *(self.on_services_reset if services else ())):
+        for delete in self.on_reset:
             delete()
+        if services and self.services is not None:
+            self.services.reset()
         self.requests.clear()
         self.activity.clear_clients()
         self.snapshot_loaded = self.move = None

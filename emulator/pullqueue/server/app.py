@@ -33,7 +33,6 @@ from pullqueue.push.tokens import TokenSigner
 from pullqueue.resources import routes as resources
 from pullqueue.runtime.projects import Projects
 from pullqueue.runtime.state import ServerState
-from pullqueue.sdk import DATASTORE, is_installed
 from pullqueue.server import origins
 from pullqueue.services import bridge
 from pullqueue.services import routes as service_routes
@@ -203,12 +202,7 @@ class Application:
         calls = Bridge(state.emulator, services=services, upstream=self._upstream)
         calls.add_committed_tasks()
         state.on_reset.append(calls.reset)
-        if services is not None:
-            state.on_services_reset.append(services.reset)
-            state.mails = services.mails
-            state.entities = services if DATASTORE in services.names else None
-            state.services = sorted(services.names) if is_installed() else []
-            state.data = "" if services.data is None else str(services.data.resolve())
+        state.services = services
         return {
             **({} if services is None else {Services: services}),
             ProjectOfApp: ProjectOfApp(self._objects_of_app),

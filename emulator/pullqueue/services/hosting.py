@@ -17,7 +17,7 @@ from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.errors import StoreError
 from pullqueue.observe.entities import CountedKind, Entity
 from pullqueue.observe.mail_log import MailLog
-from pullqueue.sdk import CALL, DATASTORE
+from pullqueue.sdk import CALL, DATASTORE, is_installed
 from pullqueue.sdk.environment import default_app_id
 from pullqueue.services import BLOBSTORE, DEFAULT_SERVICES, PART, URLFETCH
 from pullqueue.stores import MEMORY
@@ -121,6 +121,11 @@ class Services:
         from pullqueue.services.indexes import CompositeIndexes
 
         return CompositeIndexes(self._index_yaml, required=self._strict)
+
+    @property
+    def answered(self) -> list[str]:
+        """The names of the services, sorted; none are answered without App Engine's SDK."""
+        return sorted(self.names) if is_installed() else []
 
     def of_project(self, emulator: Emulator, *, push_to: PushAddresses) -> Services:
         """Return the same services for another project of the server, with data of their own.

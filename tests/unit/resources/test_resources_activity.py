@@ -20,6 +20,7 @@ from pullqueue.observe.models import Request
 from pullqueue.resources.models import parse_since
 from pullqueue.runtime.state import ServerState
 from pullqueue.server.lifecycle import Server
+from pullqueue.services.hosting import Services
 from pullqueue.structs import Bytes
 from pullqueue.text import format_size
 
@@ -306,7 +307,8 @@ def test_the_oldest_mails_are_dropped() -> None:
 
 def test_the_console_shows_mails() -> None:
     """Their HTML as text, and no link to the page before the first."""
-    state = ServerState(Emulator.from_text("queue: []", clock=ManualClock()))
+    clock = ManualClock()
+    state = ServerState(Emulator.from_text("queue: []", clock=clock))
     console = ConsoleClient(state)
     assert 'id="to-mails"' not in console.page("/clock")
     assert "No mails." in console.page("/mails")
@@ -314,7 +316,8 @@ def test_the_console_shows_mails() -> None:
         sender="shop@example.com", to=[], cc=["c@example.com"], subject="<b>Order", html="<p>Hé",
         attachments=[Attachment(name="a.pdf", bytes=2048)],
     )  # fmt: skip
-    state.mails.add(mail, "2026-01-01T00:00:00+00:00")
+    state.services = Services(clock=clock)
+    state.services.mails.add(mail, "2026-01-01T00:00:00+00:00")
 
     listed = console.get("/mails").text
     assert 'id="to-mails"' in listed
