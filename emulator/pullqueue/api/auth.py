@@ -61,9 +61,9 @@ class Authorizer:
         """Authenticate a request; the log of requests finds the e-mail address in `flask.g`."""
         if not self._enforced:
             return None
-        token = self._tokens.find(text := _token_text(request, parameters))
-        g.caller = token.email if token else None
-        if token:
+        text = _token_text(request, parameters)
+        if token := self._tokens.find(text):
+            g.caller = token.email
             amend_origin(client=token.email)
         return self.authenticate(text)
 

@@ -132,12 +132,9 @@ def completion(*, shell: str) -> None:
         eval "$(pullqueue completion zsh)"               # in ~/.zshrc
         pullqueue completion fish | source               # in ~/.config/fish/config.fish
     """  # noqa: D301 - the mark is click's
-    from click.shell_completion import get_completion_class
+    from click.shell_completion import shell_complete
 
-    kind = get_completion_class(shell)
-    if kind is None:
-        raise click.ClickException(f"click has no completion for {shell}")
-    click.echo(kind(pullqueue, {}, "pullqueue", "_PULLQUEUE_COMPLETE").source())
+    shell_complete(pullqueue, {}, "pullqueue", "_PULLQUEUE_COMPLETE", f"{shell}_source")
 
 
 def _is_plain() -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pullqueue.cli._output import STDIN
 from pullqueue.config.files import read_project_file, read_stamp, replace_project_file
 from pullqueue.config.programs import is_cron_yaml
 from pullqueue.config.project import real_path, work_tree
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.5
 
-_STDIN = "-"
 _ROOT_VARIABLES = {
     "github": ("GITHUB_WORKSPACE",),
     "gitlab": ("CI_PROJECT_DIR",),
@@ -52,20 +52,20 @@ def run(arguments: Arguments) -> int:
         ConfigFileError: a path does not exist.
     """
     _refuse_empty(arguments)
-    if _STDIN in arguments.paths and (len(arguments.paths) > 1 or arguments.watch):
+    if STDIN in arguments.paths and (len(arguments.paths) > 1 or arguments.watch):
         raise InvalidOptionError("`-` cannot be used with other paths or --watch")
     if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
         raise InvalidOptionError("--unsafe-fixes needs --fix or --diff")
     if arguments.diff and arguments.format and arguments.format not in _FOR_PEOPLE:
         raise InvalidOptionError(f"--diff prints a diff: leave out --format {arguments.format}")
-    if arguments.write_baseline and (_STDIN in arguments.paths or arguments.watch):
+    if arguments.write_baseline and (STDIN in arguments.paths or arguments.watch):
         raise InvalidOptionError("--write-baseline cannot be used with `-` or --watch")
-    if arguments.write_baseline == _STDIN:
+    if arguments.write_baseline == STDIN:
         raise InvalidOptionError("--write-baseline cannot be `-`: name a file")
     if arguments.write_baseline:
         refuse_other_file(Path(arguments.write_baseline))
     linter = _Linter(arguments)
-    if arguments.paths == (_STDIN,):
+    if arguments.paths == (STDIN,):
         return linter.check_stdin()
     return linter.watch() if arguments.watch else linter.check_files()
 
@@ -201,7 +201,7 @@ class _Linter:
         report = RunReport(files, self._selection.threshold, _wants_colour(arguments.color))
         is_github = os.environ.get("GITHUB_ACTIONS") == "true"
         name = arguments.format or ("github" if is_github else "full")
-        to_stderr = arguments.paths == (_STDIN,) and arguments.fix
+        to_stderr = arguments.paths == (STDIN,) and arguments.fix
         if arguments.diff:
             _echo("".join(file.diff() for file in files if file.fixed))
         else:

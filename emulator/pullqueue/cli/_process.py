@@ -103,9 +103,7 @@ class Signals:
     def wait(self, *, watch: bool) -> None:
         """Return once the server must stop; meanwhile reload its files."""
         while (number := self._next()) not in _STOPPING:
-            for state in self._server.states:
-                if state.config_file is not None:
-                    state.config_file.check(state.emulator, changes=watch, now=number is not None)
+            self._server.check_files(changes=watch, now=number is not None)
 
     def _next(self) -> int | None:
         """Return the next signal; None after a while without any."""

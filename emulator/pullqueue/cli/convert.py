@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pullqueue.cli._options import checked
 from pullqueue.cli._output import read_config, say
 from pullqueue.cli._words import Choice
 from pullqueue.error_codes import EXIT_REFUSED
@@ -17,16 +18,9 @@ if TYPE_CHECKING:
     from pullqueue.lint.convert import Remark
 
 _TARGETS = ("gcloud", "terraform", "json")
-_IDS = {
-    "project": re.compile(r"([a-z0-9.-]+:)?[a-z0-9][a-z0-9-]*"),
-    "location": re.compile(r"[a-z0-9][a-z0-9-]*"),
-}
-
-
-def _id(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not _IDS[str(parameter.name)].fullmatch(value):
-        raise click.BadParameter("use lower-case letters, digits and hyphens")
-    return value
+_PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z0-9][a-z0-9-]*")
+_LOCATION = re.compile(r"[a-z0-9][a-z0-9-]*")
+_PERMITTED = "use lower-case letters, digits and hyphens"
 
 
 @click.command
@@ -36,8 +30,16 @@ def _id(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> s
     type=Choice(_TARGETS),
     help="What to convert a queue.yaml to: a shell script, Terraform, or queues as JSON.",
 )
-@click.option("--project", callback=_id, help="With --to: id of the Google Cloud project.")
-@click.option("--location", callback=_id, help="With --to: region, such as us-central1.")
+@click.option(
+    "--project",
+    callback=checked(_PROJECT.fullmatch, f"project id: {_PERMITTED}"),
+    help="With --to: id of the Google Cloud project.",
+)
+@click.option(
+    "--location",
+    callback=checked(_LOCATION.fullmatch, f"location: {_PERMITTED}"),
+    help="With --to: region, such as us-central1.",
+)
 @click.option(
     "-o",
     "--output",

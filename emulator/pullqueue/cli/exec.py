@@ -157,10 +157,8 @@ def _serve_and_run(
         if user is not None:
             server.state.users[user.email] = user
         checks = [partial(_look_for_app, server.state)] if options.push_to else []
-        for state in server.states if options.watch else ():
-            if state.config_file is not None:
-                check = state.config_file.check
-                checks.append(partial(check, state.emulator, changes=True, now=False))
+        if options.watch:
+            checks.append(partial(server.check_files, changes=True, now=False))
         status = _run(command, environment | variables, checks)
         if options.store_url == "memory":
             report_tasks_left(server)

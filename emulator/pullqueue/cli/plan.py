@@ -83,7 +83,7 @@ def plan(
         raise click.UsageError("standard input can be read once: pass `-` for one file")
     if deployed is not None:
         states = _deployed(deployed)
-        compared = "standard input" if deployed == "-" else deployed
+        compared = "standard input" if deployed == STDIN else deployed
         plans = [_plan_file(name, states, compared) for name in names]
     else:
         try:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from http import HTTPStatus
 from time import perf_counter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 from weakref import WeakKeyDictionary
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
     from pullqueue.cloudtasks.servicer import Servicer
-    from pullqueue.runtime.config_file import ConfigFile
 
 _INTERFACES = {
     "bridge": Interface.SDK,
@@ -84,8 +82,6 @@ def create_app(
     state: ServerState | None = None,
     services: Services | None = None,
     api_upstream: str | None = None,
-    begins_projects: bool = False,
-    project_files: Mapping[str, ConfigFile] = MappingProxyType({}),
 ) -> Application:
     """Return the application that serves an emulator; it runs under any WSGI server with threads.
 
@@ -93,12 +89,11 @@ def create_app(
     may do; without, anybody may do everything. `state` contains the records of the server, and
     replaces both; without one, any name in the Host header is answered. Calls that apps make to
     App Engine's services other than the task queue are answered by `services`, where these have the
-    service, or else passed on to `api_upstream`, a `host:port`. With `begins_projects`, a call that
-    names another project begins one; those in `project_files` are there from the start.
+    service, or else passed on to `api_upstream`, a `host:port`.
     """
     state = state or ServerState(emulator, tokens=tokens, acl=acl)
-    projects = Projects(state, begins=begins_projects, files=project_files)
-    return Application(projects, state, services=services, upstream=api_upstream)
+    projects = Projects(state, begins=False, files={})
+    return Application(projects, services=services, api_upstream=api_upstream)
 
 
 class Application:
@@ -110,21 +105,15 @@ class Application:
     """
 
     def __init__(
-        self,
-        projects: Projects,
-        own: ServerState,
-        *,
-        services: Services | None,
-        upstream: str | None,
+        self, projects: Projects, *, services: Services | None, api_upstream: str | None
     ) -> None:
-        """Serve projects; see `create_app` for `services`, of the server's own, and `upstream`."""
+        """Serve projects; `create_app` says what the others are, `services` of the server's own."""
         self.projects = projects
         projects.on_end = self._end
         self._objects: WeakKeyDictionary[ServerState, _Objects] = WeakKeyDictionary()
-        self._own = own
-        self._services, self._upstream = services, upstream
+        self._services, self._upstream = services, api_upstream
         self._lock = threading.RLock()
-        self._objects_of(own)
+        self._objects_of(projects.own)
         self._app = flask_app()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -138,7 +127,7 @@ class Application:
             return self._objects_of(self._state_of(environ))
         except PullQueueError as error:
             environ[_UNKNOWN_KEY] = error
-            return self._objects_of(self._own)
+            return self._objects_of(self.projects.own)
 
     def service(self, project: str) -> Servicer:
         """Return the service of Cloud Tasks of a project; an empty name is the server's own.
@@ -146,7 +135,7 @@ class Application:
         Raises:
             ApiError: UNIMPLEMENTED: the extra is not installed.
         """
-        state = self.projects.called(project) if project else self._own
+        state = self.projects.called(project) if project else self.projects.own
         found: CloudTasks = self._objects_of(state)[CloudTasks]
         return found.service
 
@@ -167,11 +156,11 @@ class Application:
             [name] = parse_qs(query).get("project", [""])[-1:]
             return self.projects.get(name)
         if not self.projects.is_single and (named := _NAMED_PROJECT.match(path)):
-            begins = origins.may_change(self._own, Request(environ))
+            begins = origins.may_change(self.projects.own, Request(environ))
             return self.projects.called(named[1], begins=begins)
         if is_of_one and (named := _NAMED_IN_PATH.search(path)):
             return self.projects.called(named[1], begins=False)
-        return self._own
+        return self.projects.own
 
     def _below(self, path: re.Match[str], environ: WSGIEnvironment) -> ServerState:
         """Return the project of a path; links of its pages lead to addresses below the same."""
@@ -197,7 +186,7 @@ class Application:
 
     def _make_objects(self, state: ServerState) -> _Objects:
         services = self._services
-        if services is not None and state is not self._own:
+        if services is not None and state is not self.projects.own:
             services = services.of_project(state.emulator, push_to=state.push_to)
         calls = Bridge(state.emulator, services=services, upstream=self._upstream)
         calls.add_committed_tasks()

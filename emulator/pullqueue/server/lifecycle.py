@@ -14,8 +14,9 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.runtime.config_file import ConfigFile
+from pullqueue.runtime.projects import Projects
 from pullqueue.runtime.state import ServerState
-from pullqueue.server.app import create_app
+from pullqueue.server.app import Application
 from pullqueue.server.http import THREADS, HttpServer
 from pullqueue.services.hosting import Services
 
@@ -77,14 +78,8 @@ class Server:
             acl=acl,
         )
         self.services = services
-        self._app = create_app(
-            emulator,
-            state=self.state,
-            services=services,
-            api_upstream=api_upstream,
-            begins_projects=begins_projects,
-            project_files=project_files,
-        )
+        projects = Projects(self.state, begins=begins_projects, files=project_files)
+        self._app = Application(projects, services=services, api_upstream=api_upstream)
         self._threads = threads
         self._host = host
         self._port = port
@@ -139,6 +134,12 @@ class Server:
     def states(self) -> list[ServerState]:
         """The states of all projects, its own first."""
         return list(self._app.projects.states.values())
+
+    def check_files(self, *, changes: bool, now: bool) -> None:
+        """Reload each queue.yaml `now`, or if it has changed and `changes` is true."""
+        for state in self.states:
+            if state.config_file is not None:
+                state.config_file.check(state.emulator, changes=changes, now=now)
 
     @property
     def grpc_address(self) -> str:
