@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from flask import Flask
+from functions import KINDS, sending_to
 
 from pullqueue import Emulator, NewTask, Queue
 from pullqueue.tasks import HttpRequest
@@ -160,7 +160,7 @@ async def work(queue):
         asyncio.run(drain_async(emulator, work))
 
 
-@pytest.mark.parametrize("kind", ["flask", "fastapi", "fastapi, async"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_handler_that_catches_its_end_is_named(
     crash: Helper, pushed: Queue, load: Load, kind: str
 ) -> None:
@@ -173,25 +173,9 @@ def handle(queue):
         except BaseException:
             pass
 """)
-    where: dict[str, Any]
-    if kind == "flask":
-        where = {"app": Flask("app")}
-        where["app"].add_url_rule("/", view_func=lambda: app.handle(pushed), methods=["POST"])
-    else:
-        from fastapi import FastAPI
-        from fastapi.testclient import TestClient
-
-        api = FastAPI()
-
-        async def handle() -> str:
-            return str(app.handle(pushed))
-
-        api.post("/")(handle if "async" in kind else lambda: app.handle(pushed))
-        client = TestClient(api)
-        where = {"send": lambda request: client.request(request.method, request.url)}
-
+    where = sending_to(kind, lambda _: app.handle(pushed))
     with pytest.raises(AssertionError, match=r"^crash_test: .*:7 in handle catches BaseException"):
-        crash(setup=lambda: pushed.add(request=HttpRequest("/")), **where)
+        crash(setup=lambda: pushed.add(request=HttpRequest("/a")), **where)
 
 
 @pytest.mark.parametrize("how", ["in_threads", "in_coroutines"])

@@ -18,8 +18,7 @@ from typing import Any
 
 import pytest
 import requests
-from flask import Flask, request
-from functions import handling, in_turn
+from functions import KINDS, handling, in_turn, sending_to
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
@@ -63,6 +62,9 @@ class Shop:
         with suppress(NameInUseError):
             self.pushed.add(order, name="ship-1", request=HttpRequest("/ship"))
 
+    def ship(self, order: bytes) -> None:
+        self.shipped.add(order)
+
     def check(self) -> None:
         assert self.shipped == self.charged == {b"1"}
 
@@ -79,71 +81,29 @@ MakeApp = Callable[[Shop, Charge], dict[str, Any]]
 """Returns the arguments that say where tasks are sent."""
 
 
-def with_flask(shop: Shop, charge: Charge) -> dict[str, Any]:
-    app = Flask("shop")
+@pytest.fixture(params=[*KINDS, "flask, careless"])
+def make_app(request: pytest.FixtureRequest) -> MakeApp:
+    """Make an app; a careless one responds to every request with success."""
 
-    @app.post("/<step>")
-    def handle(step: str) -> str:
-        (charge if step == "charge" else shop.shipped.add)(request.data)
-        return ""
+    def make(shop: Shop, charge: Charge) -> dict[str, Any]:
+        kind = request.param.removesuffix(", careless")
+        where = sending_to(kind, lambda step: (charge if step == "charge" else shop.ship)(b"1"))
+        if kind != request.param:
+            where["app"].wsgi_app = catching_everything(where["app"].wsgi_app)
+        return where
 
-    return {"app": app}
+    return make
 
 
-def with_flask_that_catches_everything(shop: Shop, charge: Charge) -> dict[str, Any]:
-    """Return an app that responds to every request with success."""
-    app = with_flask(shop, charge)["app"]
-    inner = app.wsgi_app
-
-    def careless(environ: Any, start_response: Any) -> Any:
+def catching_everything(app: Any) -> Any:
+    def catching(environ: Any, start_response: Any) -> Any:
         try:
-            return list(inner(environ, start_response))
+            return list(app(environ, start_response))
         except BaseException:  # noqa: BLE001
             start_response("200 OK", [])
             return []
 
-    app.wsgi_app = careless
-    return {"app": app}
-
-
-def with_fastapi(shop: Shop, charge: Charge) -> dict[str, Any]:
-    """Return the client of an app of FastAPI, whose handler runs in an event loop."""
-    from fastapi import FastAPI, Request
-    from fastapi.testclient import TestClient
-
-    app = FastAPI()
-
-    async def handle(step: str, request: Request) -> None:
-        (charge if step == "charge" else shop.shipped.add)(await request.body())
-
-    handle.__annotations__["request"] = Request  # which is not in the globals
-    app.post("/{step}")(handle)
-    client = TestClient(app)
-    return {"send": lambda r: client.request(r.method, r.url, headers=r.headers, content=r.body)}
-
-
-def with_fastapi_in_threads(shop: Shop, charge: Charge) -> dict[str, Any]:
-    """Return one whose handlers run in threads, by a client that keeps its event loop."""
-    from fastapi import FastAPI
-    from fastapi.testclient import TestClient
-
-    app = FastAPI()
-
-    @app.post("/{step}")
-    def handle(step: str) -> None:
-        (charge if step == "charge" else shop.shipped.add)(b"1")
-
-    client = TestClient(app)
-    client.__enter__()
-    return {"send": lambda r: client.request(r.method, r.url, headers=r.headers, content=r.body)}
-
-
-@pytest.fixture(
-    params=[with_flask, with_flask_that_catches_everything, with_fastapi, with_fastapi_in_threads]
-)
-def make_app(request: pytest.FixtureRequest) -> MakeApp:
-    made: MakeApp = request.param
-    return made
+    return catching
 
 
 def test_a_handler_survives_each_crash(crash: Run, shop: Shop, make_app: MakeApp) -> None:

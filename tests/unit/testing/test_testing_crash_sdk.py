@@ -61,8 +61,15 @@ class App:
         assert ndb.Key(Account, "charge").get() is not None
         assert ndb.Key(Account, "shipment").get() is not None
 
-    def ship(self) -> None:
-        Account(id="shipment").put()
+    def sending(self, charge: Callable[[], object]) -> Callable[[PushRequest], int]:
+        def send(request: PushRequest) -> int:
+            if request.url == "/ship":
+                Account(id="shipment").put()
+            else:
+                charge()
+            return 200
+
+        return send
 
 
 @pytest.fixture
@@ -71,12 +78,8 @@ def app(pushed: Queue) -> App:
 
 
 def test_a_put_without_its_task_is_found(crash: Run, app: App) -> None:
-    def send(request: PushRequest) -> int:
-        (app.charge_wrongly if request.url == "/charge" else app.ship)()
-        return 200
-
     with pytest.raises(CrashTestError) as caught:
-        crash(setup=app.setup, check=app.check, send=send)
+        crash(setup=app.setup, check=app.check, send=app.sending(app.charge_wrongly))
 
     found = [(f.crash, f.calls[-1]) for f in caught.value.failures]
     put = f"datastore_v3.Put 1 entity of kind Account {place(app.charge_wrongly, '.put()')}"
@@ -87,11 +90,7 @@ def test_a_put_without_its_task_is_found(crash: Run, app: App) -> None:
 
 def test_a_transaction_and_its_tasks_are_atomic(crash: Run, app: App) -> None:
     """Its task is retried, so errors of reads and writes, and lost answers, change nothing."""
-
-    def send(request: PushRequest) -> int:
-        (app.charge if request.url == "/charge" else app.ship)()
-        return 200
-
+    send = app.sending(app.charge)
     crashes = crash(setup=app.setup, check=app.check, send=send, errors=True)
     assert crashes > 30  # without errors there are 23
     assert "errors" not in str(crashes)
@@ -212,27 +211,22 @@ def test_a_thread_of_a_pool_goes_on_after_the_handler_was_killed_in_it(
 ) -> None:
     """What it does is after the response unless the handler waits for it, and not for a call."""
 
-    def send(request: PushRequest) -> int:
-        if request.url == "/ship":
-            app.ship()
-            return 200
+    def charge() -> None:
         charging = pool.submit(app.charge)
         Account(id="beside").put()
         if not is_left:
             charging.result()
-        return 200
 
+    run = partial(crash, setup=app.setup, check=app.check, send=app.sending(charge))
     with ThreadPoolExecutor(1) as pool:
-        if is_left:
-            with pytest.raises(CrashTestError) as caught:
-                crash(setup=app.setup, check=app.check, send=send)
-            failures = caught.value.failures
-            assert len(failures) > 10
-            assert {each.calls[-1].rpartition(", ")[2] for each in failures} == {
-                "after the response"
-            }
-        else:
-            assert crash(setup=app.setup, check=app.check, send=send).is_complete
+        if not is_left:
+            assert run().is_complete
+            return
+        with pytest.raises(CrashTestError) as caught:
+            run()
+    failures = caught.value.failures
+    assert len(failures) > 10
+    assert {each.calls[-1].rpartition(", ")[2] for each in failures} == {"after the response"}
 
 
 def test_a_handler_begins_without_a_cache(crash: Run, app: App) -> None:
@@ -253,8 +247,6 @@ def test_a_handler_begins_without_a_cache(crash: Run, app: App) -> None:
 def test_a_commit_and_its_tasks_are_one_call_to_crash_at(
     crash: Run, queue: Queue, pushed: Queue
 ) -> None:
-    """A commit and the adds of its transaction are one call, as in production."""
-
     @ndb.transactional  # type: ignore[untyped-decorator]
     def change(name: str) -> None:
         Account(id=name).put()
@@ -268,11 +260,8 @@ def test_a_commit_and_its_tasks_are_one_call_to_crash_at(
 
     setup = in_turn(lambda: ndb.Key(Account, "one").delete(), adding(queue, "one"))
 
-    def check() -> None:
-        assert len(pushed.list_tasks(10)) == 1
-
-    crashes = crash(work, setup=setup, check=check)
-    only_queues = crash(work, setup=setup, check=check, services=False)
+    run = partial(crash, work, setup=setup, check=lambda: len(pushed.list_tasks(10)) == 1)
+    crashes, only_queues = run(), run(services=False)
 
     assert crashes > only_queues == 9  # lease, transactional add and delete, in three ways
     assert pushed.list_tasks(10)
@@ -326,26 +315,15 @@ def test_a_dead_handler_does_not_use_services_after_the_test(crash: Run, pushed:
     assert Account.get_by_id("from the dead") is None
 
 
-class Swallow:
-    def __init__(self, pushed: Queue) -> None:
-        self.pushed = pushed
-
-    def setup(self) -> None:
-        ndb.Key(Account, "one").delete()
-        self.pushed.add(name="order")
-
-    def send(self, _: PushRequest) -> int:
-        with contextlib.suppress(datastore_errors.Timeout):
-            Account(id="one").put()
-        return 200
-
-    def check(self) -> None:
-        assert ndb.Key(Account, "one").get() is not None
-
-
 def test_an_error_of_a_service_that_a_handler_ignores_is_found(crash: Run, pushed: Queue) -> None:
-    app = Swallow(pushed)
-    run = partial(crash, send=app.send, setup=app.setup, check=app.check)
+    key = ndb.Key(Account, "one")
+
+    def ignore() -> None:
+        with contextlib.suppress(datastore_errors.Timeout):
+            Account(key=key).put()
+
+    setup = in_turn(key.delete, pushed.add)
+    run = partial(crash, send=handling(ignore), setup=setup, check=lambda: bool(key.get()))
     before = run()
 
     with pytest.raises(CrashTestError) as caught:
@@ -360,8 +338,6 @@ def test_an_error_of_a_service_that_a_handler_ignores_is_found(crash: Run, pushe
 
 
 def test_an_error_of_a_queue_that_a_worker_ignores_is_found(crash: Run, queue: Queue) -> None:
-    setup = adding(queue, "one")
-
     def work() -> None:
         for task in queue.lease_tasks(60, 1):
             if task.name == "one":
@@ -372,9 +348,10 @@ def test_an_error_of_a_queue_that_a_worker_ignores_is_found(crash: Run, queue: Q
     def check() -> None:
         assert {event.task_name for event in queue.events()} == {"one", "two"}
 
-    crash(work, setup=setup, check=check)
+    run = partial(crash, work, setup=adding(queue, "one"), check=check)
+    run()
     with pytest.raises(CrashTestError) as caught:
-        crash(work, setup=setup, check=check, errors=True)
+        run(errors=True)
     assert {failure.crash for failure in caught.value.failures} == {Crash.ERROR}
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Flask
-from functions import adding, handling, in_turn
+from functions import KINDS, adding, handling, in_turn, sending_to
 from places import without_places
 
 from pullqueue import Emulator, ManualClock, Queue
@@ -31,12 +30,8 @@ def race(race: Run) -> Run:
 
 
 @pytest.fixture
-def add_two(pushed: Queue) -> Callable[..., None]:
-    def add_two(url: str | None = None) -> None:
-        for name in ("one", "two"):
-            pushed.add(name=name, request=None if url is None else HttpRequest(url))
-
-    return add_two
+def add_two(pushed: Queue) -> Callable[[], None]:
+    return adding(pushed, "one", "two", request=HttpRequest("/a"))
 
 
 def test_a_handler_that_has_leased_in_vain_goes_on(
@@ -68,7 +63,7 @@ def test_a_failure_without_a_race_is_said_to_be_none(
     first, second, *_ = str(caught.value).splitlines()
     assert first.endswith("with the actors one after the other, so their calls do not race")
     shown = r"responds: status 500 (LookupError: no such\norder), will retry"
-    assert second == f'  1. task "one": POST /_ah/queue/pushed: {shown}'
+    assert second == f'  1. task "one": POST /a: {shown}'
     cause = caught.value.error.__cause__
     assert isinstance(cause, LookupError)
     assert traceback.extract_tb(cause.__traceback__)[-1].name == "send"
@@ -98,63 +93,29 @@ def test_a_task_that_fails_forever_ends_the_schedule(
         assert race_test(emulator, send=send, **options) == 1
 
 
+@pytest.mark.parametrize("kind", KINDS)
 def test_due_push_tasks_are_actors(
-    race: Run, pushed: Queue, add_two: Callable[[str], None]
+    race: Run, pushed: Queue, add_two: Callable[[], None], kind: str
 ) -> None:
     """Two handlers at the same time lose an update; one after the other they do not."""
     shared: dict[str, int] = {}
-    app = Flask("counter")
-
-    @app.post("/count")
-    def count() -> str:
-        value = shared.get("value", 0)
-        pushed.fetch_statistics()
-        shared["value"] = value + 1
-        return ""
-
-    setup = in_turn(shared.clear, lambda: add_two("/count"))
-
-    run = partial(race, setup=setup, check=lambda: shared["value"] == 2, app=app)
-    with pytest.raises(RaceTestError) as caught:
-        run()
-    assert without_places(caught.value.schedule) == (
-        'task "two": POST /count: fetch_statistics() on queue "pushed"   <- preempts task "one"',
-        'task "two": responds: status 200, succeeded',
-        'task "one": POST /count: fetch_statistics() on queue "pushed"',
-        'task "one": responds: status 200, succeeded',
-    )
-    assert run(preemptions=0) == 2
-
-
-@pytest.mark.parametrize("kind", ["coroutine", "function"])
-def test_handlers_of_fastapi_are_called_by_its_client(
-    race: Run, pushed: Queue, add_two: Callable[[str], None], kind: str
-) -> None:
-    """Their calls come from event loops and threads of the client, in the context of the actor."""
-    from fastapi import FastAPI
-    from fastapi.testclient import TestClient
-
-    shared: dict[str, int] = {}
-    app = FastAPI()
 
     def count() -> None:
         value = shared.get("value", 0)
         pushed.fetch_statistics()
         shared["value"] = value + 1
 
-    async def count_async() -> None:
-        count()
-
-    app.post("/count")(count_async if kind == "coroutine" else count)
-    client = TestClient(app)
-
+    options: Any = {"setup": in_turn(shared.clear, add_two), **sending_to(kind, lambda _: count())}
+    run = partial(race, check=lambda: shared["value"] == 2, **options)
     with pytest.raises(RaceTestError) as caught:
-        race(
-            setup=in_turn(shared.clear, lambda: add_two("/count")),
-            check=lambda: shared["value"] == 2,
-            send=lambda r: client.request(r.method, r.url, content=r.body),
-        )
-    assert sum("preempts" in step for step in caught.value.schedule) == 1
+        run()
+    assert without_places(caught.value.schedule) == (
+        'task "two": POST /a: fetch_statistics() on queue "pushed"   <- preempts task "one"',
+        'task "two": responds: status 200, succeeded',
+        'task "one": POST /a: fetch_statistics() on queue "pushed"',
+        'task "one": responds: status 200, succeeded',
+    )
+    assert run(preemptions=0) == 2
 
 
 def test_tasks_that_handlers_add_and_retries_are_actors(
