@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from pullqueue import Emulator, Queue
 from pullqueue.push.request import PushRequest
 from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_stub_map, taskqueue
+from pullqueue.tasks import HttpRequest
 from pullqueue.testing import Faults, RaceResult, RaceTestError
 from pullqueue.testing.exploration import search
 
@@ -53,11 +55,7 @@ def check_visits() -> None:
 @pytest.fixture
 def race_two(race: Run, pushed: Queue) -> Run:
     """A race of two handlers that count."""
-
-    def setup() -> None:
-        Counter(id="all").put()
-        for name in ("one", "two"):
-            taskqueue.add(queue_name="pushed", name=name)
+    setup = in_turn(lambda: Counter(id="all").put(), adding(pushed, "one", "two"))
 
     def run(count: Callable[[], object], **options: Any) -> RaceResult:
         options = {"clock": False, "seconds": math.inf, "preemptions": 1, **options}
@@ -95,8 +93,7 @@ def test_an_update_in_a_transaction_is_kept(race_two: Run) -> None:
     assert result > 4
 
 
-@pytest.mark.usefixtures("pushed")
-def test_all_orders_of_a_handler_are_run_with_the_defaults(race: Run) -> None:
+def test_all_orders_of_a_handler_are_run_with_the_defaults(race: Run, pushed: Queue) -> None:
     """A retry overlaps the first attempt wherever that matters, and nowhere else."""
 
     @ndb.transactional  # type: ignore[untyped-decorator]
@@ -107,18 +104,14 @@ def test_all_orders_of_a_handler_are_run_with_the_defaults(race: Run) -> None:
             counter.put()
             taskqueue.add(queue_name="pushed", url="/ship", transactional=True)
 
-    setup = in_turn(
-        lambda: Counter(id="all").put(), lambda: taskqueue.add(queue_name="pushed", url="/charge")
-    )
-
     def send(request: PushRequest) -> int:
         if request.url == "/charge":
             charge()
         return 200
 
-    def check() -> None:
-        assert ndb.Key(Counter, "all").get().visits == 1
-
+    add = adding(pushed, "order", request=HttpRequest("/charge"))
+    setup = in_turn(lambda: Counter(id="all").put(), add)
+    check = lambda: ndb.Key(Counter, "all").get().visits == 1  # noqa: E731
     result = race(setup=setup, check=check, send=send)
     assert result.is_complete
     assert 10 < result < 30
@@ -141,9 +134,8 @@ def test_a_worker_that_polls_and_calls_a_service_is_stopped(race: Run, queue: Qu
             ndb.Key(Counter, "all").get()
 
     setup = in_turn(done.clear, adding(queue, "one"))
-
-    options: Any = {"setup": setup, "check": lambda: done == ["one"], "clock": False}
-    race(worker, copies=2, **options, preemptions=0)
+    check = lambda: done == ["one"]  # noqa: E731
+    race(worker, copies=2, setup=setup, check=check, clock=False, preemptions=0)
 
 
 def test_a_replay_fits_where_setup_deletes_what_random_numbers_chose(
@@ -151,43 +143,36 @@ def test_a_replay_fits_where_setup_deletes_what_random_numbers_chose(
 ) -> None:
     """ndb leaves locks in memcache for entities that it deletes: other ones after other runs."""
 
-    def setup() -> None:
+    def delete_all() -> None:
         ndb.delete_multi(Counter.query().fetch(keys_only=True))
-        for name in ("one", "two"):
-            taskqueue.add(queue_name="pushed", name=name)
 
-    def visit_a_shard(_: PushRequest) -> int:
+    def visit_a_shard() -> None:
         shard = str(random.randrange(3))  # noqa: S311 - chance of the app
         counter = Counter.get_by_id(shard) or Counter(id=shard)
         counter.visits += 1
         counter.put()
-        return 200
 
     def check() -> None:
         assert sum(counter.visits for counter in Counter.query()) == 2
 
-    options: dict[str, Any] = {"setup": setup, "check": check, "send": visit_a_shard}
+    setup = in_turn(delete_all, adding(pushed, "one", "two"))
+    run = partial(race, setup=setup, check=check, send=handling(visit_a_shard), clock=False)
     with pytest.raises(RaceTestError, match="assert 1 == 2") as found:
-        race(**options, clock=False, seconds=math.inf, preemptions=1)
+        run(seconds=math.inf, preemptions=1)
     for _ in range(3):
         with pytest.raises(RaceTestError, match="assert 1 == 2"):
-            race(**options, clock=False, replay=found.value.replay)
+            run(replay=found.value.replay)
 
 
 @pytest.mark.parametrize("services", [True, False])
 def test_memcache_is_empty_at_the_beginning_of_each_schedule(
     race: Run, pushed: Queue, *, services: bool
 ) -> None:
-    setup = adding(pushed, "one", "two")
     send = handling(pushed.fetch_statistics, lambda: memcache.incr("visits", initial_value=0))
-
-    def check() -> bool:
-        visits: bool = memcache.get("visits") == 2
-        return visits
-
-    options: Any = {"setup": setup, "check": check, "send": send, "services": services}
+    options: Any = {"setup": adding(pushed, "one", "two"), "send": send, "services": services}
     memcache.set("visits", 7)
-    assert race(**options, clock=False, schedules=5) > 1
+    check = lambda: memcache.get("visits") == 2  # noqa: E731
+    assert race(**options, check=check, clock=False, schedules=5) > 1
 
 
 def test_faults_do_not_trigger_where_memcache_is_emptied(
