@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import pytest
 import time_machine
@@ -17,14 +18,13 @@ from pullqueue.testing import (
     ProcessClock,
     RaceTestError,
     assert_added,
-    crash_test,
     describe,
-    race_test,
     record_calls,
 )
 
 pytestmark = pytest.mark.slow
 
+Run = Callable[..., Any]
 EVENING = datetime(2026, 1, 1, 23, 50, tzinfo=UTC)
 
 
@@ -66,60 +66,50 @@ def diary(queue: Queue, clock: Clock) -> Diary:
     return Diary(queue, clock)
 
 
-def race(emulator: Emulator, diary: Diary, **options: object) -> int:
-    run = cast("Callable[..., int]", race_test)
-    return run(emulator, diary.work, setup=diary.setup, check=diary.check, copies=2, **options)
+@pytest.fixture
+def race(race: Run, diary: Diary) -> Run:
+    return partial(race, diary.work, setup=diary.setup, check=diary.check, copies=2)
 
 
 @pytest.mark.parametrize("clock", [None, freeze_time, time_machine.travel], indirect=True)
-def test_each_schedule_begins_at_the_same_time(emulator: Emulator, diary: Diary) -> None:
+def test_each_schedule_begins_at_the_same_time(race: Run, diary: Diary) -> None:
     """A lease expires in most of them, so that all together end after midnight."""
-    assert race(emulator, diary, schedules=30) == 30
+    assert race(schedules=30) == 30
     assert {*diary.begun} == {EVENING}
 
 
-def test_each_crash_begins_at_the_same_time(emulator: Emulator, diary: Diary) -> None:
+def test_each_crash_begins_at_the_same_time(crash: Run, diary: Diary) -> None:
     def slow() -> None:
         time.sleep(200)  # noqa: TID251 - moves the clock
         diary.work()
 
-    def check() -> None:
-        assert diary.days == {"one": "01"}
-
-    assert crash_test(emulator, slow, setup=diary.setup, check=check) > 6
+    assert crash(slow, setup=diary.setup, check=diary.check) > 6
     assert {*diary.begun} == {EVENING}
 
 
-def test_a_replay_sees_the_time_that_its_schedule_saw(emulator: Emulator, diary: Diary) -> None:
+def test_a_replay_sees_the_time_that_its_schedule_saw(
+    race: Run, clock: ManualClock, diary: Diary
+) -> None:
     seen: list[datetime] = []
 
     def check() -> None:
         seen.append(diary.clock.now())
         assert diary.clock.now() < EVENING + timedelta(minutes=1)
 
-    def run(**options: object) -> RaceTestError:
-        with pytest.raises(RaceTestError) as caught:
-            race_test(
-                emulator,
-                diary.work,
-                setup=diary.setup,
-                check=check,
-                copies=2,
-                **options,  # type: ignore[arg-type] # as it is called
-            )
-        return caught.value
-
-    first, late = run(), seen[-1] - EVENING
-    clock = cast("ManualClock | ProcessClock", diary.clock)
+    with pytest.raises(RaceTestError) as first:
+        race(check=check)
+    late = seen[-1]
     clock.return_to_usec(round(EVENING.timestamp() * 1_000_000))
-    assert run(replay=first.replay).schedule == first.schedule
-    assert seen[-1] - EVENING == late
+    with pytest.raises(RaceTestError) as again:
+        race(check=check, replay=first.value.replay)
+    assert again.value.schedule == first.value.schedule
+    assert seen[-1] == late
 
 
-def test_what_is_recorded_is_of_the_last_run(emulator: Emulator, diary: Diary) -> None:
+def test_what_is_recorded_is_of_the_last_run(race: Run, emulator: Emulator, diary: Diary) -> None:
     """A clock that goes back between two runs is not a hint about the test's own."""
     with record_calls(emulator):
-        race(emulator, diary, schedules=20)
+        race(schedules=20)
 
         assert_added(diary.queue, count=1)
         assert "the clock went back" not in describe(emulator)
