@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import pickle
 import sys
@@ -360,24 +359,6 @@ def test_a_step_shows_which_names_were_in_use(race: Run, queue: Queue) -> None:
         '" -> "lock", "key"',
         '" -> "lock" TombstonedTaskError, "key" TombstonedTaskError',
     ]
-
-
-def test_coroutine_functions_and_threads_of_an_actor_make_its_calls(
-    race_ledger: Run, ledger: Ledger
-) -> None:
-    async def coroutine() -> None:
-        await asyncio.to_thread(ledger.book_first)
-
-    def thread() -> None:
-        thread = threading.Thread(target=ledger.book_first)
-        thread.start()
-        thread.join()
-
-    for work in (coroutine, thread):
-        with pytest.raises(RaceTestError) as caught:
-            race_ledger(work)
-        actors = {step.partition(":")[0] for step in caught.value.schedule}
-        assert actors == {f"{work.__name__} 1", f"{work.__name__} 2", "time"}
 
 
 def test_check_can_fail_as_a_test_of_pytest_does(race: Run, crash: Run, queue: Queue) -> None:
