@@ -26,13 +26,13 @@ import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from ci_files import scripts_of
+import yaml
 from forking import APP_PROGRAMS, PROGRAMS, write_script
 from programs import completed
 
@@ -42,6 +42,8 @@ PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts
 _QUEUE_YAML = README.parent / "samples" / "quickstart" / "queue.yaml"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE_NAME = re.compile(r"^(?:#|//|<!--) ([\w./-]+\.\w+)(?: -->)?$")
+_HOOKS = README.parent / ".pre-commit-hooks.yaml"
+_INSTALLING = re.compile(r"^\s*pip install .*\n?|pipx run --spec \S+ ", re.MULTILINE)
 _READY = "pullqueue listening on "
 _PORTS = ("8124", "8125", "8126", "8127", "8080")
 """The ports that documents show; the first is the default one."""
@@ -172,7 +174,7 @@ class DocumentRunner:
         path.write_text(block.text, "utf-8")
         if path.name.startswith("test_"):
             self.tests.append(name)
-        for script in scripts_of(path):
+        for script in _scripts_of(path):
             self._script(script)
 
     def _python(self, block: Block) -> None:
@@ -307,3 +309,40 @@ def _command_and_output(part: str) -> tuple[str, str]:
 def _matches(expected: str, actual: str) -> bool:
     pattern = ".*?".join(re.escape(part) for part in expected.strip().split("..."))
     return re.fullmatch(pattern, actual.strip(), re.DOTALL) is not None
+
+
+def _scripts_of(path: Path) -> list[str]:
+    """Return the scripts of a file, as they are where everything is installed; none of others."""
+    for ending, read in _READERS.items():
+        if path.as_posix().endswith(ending) or ending in path.parent.as_posix():
+            scripts = read(yaml.safe_load(path.read_text("utf-8")))
+            return [_INSTALLING.sub("", script) for script in scripts]
+    return []
+
+
+def _of_github(workflow: Mapping[str, Any]) -> Iterator[str]:
+    for job in workflow["jobs"].values():
+        assert job["runs-on"]
+        for step in job["steps"]:
+            assert "run" in step or re.fullmatch(r"[\w/-]+@v\d+(\.\d+\.\d+)?", step["uses"]), step
+            yield step.get("run", "")
+
+
+def _of_gitlab(jobs: Mapping[str, Any]) -> Iterator[str]:
+    for job in jobs.values():
+        yield "\n".join(job["script"])
+
+
+def _of_precommit(config: Mapping[str, Any]) -> Iterator[str]:
+    ours = {hook["id"]: hook for hook in yaml.safe_load(_HOOKS.read_text("utf-8"))}
+    for repository in config["repos"]:
+        for hook in repository["hooks"]:
+            assert re.search(ours[hook["id"]]["files"], "queue.yaml"), hook
+            yield f"{ours[hook['id']]['entry']} {' '.join(ours[hook['id']]['args'])} queue.yaml"
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
+    ".github/workflows": _of_github,
+    ".gitlab-ci.yml": _of_gitlab,
+    ".pre-commit-config.yaml": _of_precommit,
+}
