@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from msgspec import UNSET
 
 import pullqueue
-from pullqueue.clock import from_usec
+from pullqueue.clock import ManualClock, from_usec
 from pullqueue.engine.events import MINUTE_USEC, EventKind
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.observe.users import User
@@ -150,7 +150,7 @@ def get_server(state: ServerState) -> ServerInfo:
         project=emulator.project,
         file=emulator.config.file,
         profile=None if file is None else file.profile,
-        manual_clock=get_clock(state).manual,
+        manual_clock=isinstance(emulator.clock, ManualClock),
         push_to=list(state.push_to),
         cron_jobs=len(state.cron.states),
         services=[] if services is None else services.answered,

@@ -184,7 +184,7 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
     if exhausted and body.state not in (UNSET, EXHAUSTED):
         raise ApiError(f"state is {body.state}: only exhausted tasks can be requeued")
     if body.tasks is not UNSET:
-        names = body.tasks
+        names = list(dict.fromkeys(body.tasks))
     elif body.state is UNSET and not body.is_limited and not body.all:
         raise ApiError(
             "neither tasks nor a filter: send tasks, state, tag, status, reason, search or all"
@@ -338,8 +338,7 @@ def _why_not_exhausted(queue: Queue, name: str, exhausted: Collection[str]) -> s
 
 
 def _delete(state: ServerState, queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
-    chosen = list(dict.fromkeys(names))
-    results = dict(zip(chosen, queue.delete_tasks(chosen), strict=True))
+    results = dict(zip(names, queue.delete_tasks(names), strict=True))
     failed = {
         name: not_deleted(result)
         for name, result in results.items()

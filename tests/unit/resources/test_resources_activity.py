@@ -100,6 +100,21 @@ def test_actions_are_recorded_and_logged(
     assert caplog.messages[0] == "paused queue pull (control)"
 
 
+def test_a_task_that_is_named_twice_is_changed_once(
+    control: ControlClient, emulator: Emulator
+) -> None:
+    emulator.queue("pull").add(name="a")
+    emulator.queue("pull").lease_tasks(60, 1)
+    for action in ("release", "delete"):
+        body = {"action": action, "tasks": ["a", "a"]}
+        assert control.post("/queues/pull/change", body).body == {"changed": 1, "failed": {}}
+
+    assert [each["text"] for each in control.get("/activity").body["actions"]] == [
+        "deleted 1 task of queue pull: a",
+        "released 1 task of queue pull: a",
+    ]
+
+
 def test_what_was_refused_or_changed_nothing_is_not_recorded(control: ControlClient) -> None:
     control.post("/queues/nowhere/pause")
     control.post("/queues/pull/change", {"action": "delete", "tasks": ["gone"]})
