@@ -179,9 +179,8 @@ class ServerState:
         if self.delivery is not None:
             self.delivery.use_addresses()
         elif self.push_to:
-            delivery = self._make_delivery()
-            if self.url:
-                delivery.start(own_ports=self.own_ports)
+            self._make_delivery()
+            self.wake()
 
     @contextmanager
     def delivering(self, *, most: int | None = None) -> Iterator[None]:
@@ -212,7 +211,7 @@ class ServerState:
             delivery.start(own_ports=self.own_ports)
         delivery.wake()
 
-    def _make_delivery(self) -> Delivery:
+    def _make_delivery(self) -> None:
         self.delivery = Delivery(
             self.emulator,
             self.requests,
@@ -221,7 +220,6 @@ class ServerState:
             senders=self.senders,
             advise=self.address_commands,
         )
-        return self.delivery
 
     def stop_starting(self) -> None:
         """Start no more attempts and cron jobs."""

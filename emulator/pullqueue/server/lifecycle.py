@@ -105,8 +105,7 @@ class Server:
                     raise
             self.state.url = self.state.signer.issuer = self.url
             self.state.own_ports = [self.port, *([self._grpc.port] if self._grpc else [])]
-            if self.state.delivery is not None:
-                self.state.delivery.start(own_ports=self.state.own_ports)
+            self.state.wake()
             self._app.projects.start()
             self.state.cron.start(own_ports=self.state.own_ports)
             self._http.start()  # last: whoever gets a response finds the rest ready
