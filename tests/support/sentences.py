@@ -430,7 +430,8 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
     "paused": Statement(
         rf"it is paused(?:: {_WAIT} until it is resumed(?:, then (?:(?P<can>\d+) can start, "
         rf"and )?(?:workers can lease (?:it|them)|all can start|it starts|{_ADVICE} sends "
-        rf"(?:it|all)|the others when attempts end|about {_SPAN} at the rate of \S+))?)?",
+        rf"(?:it|all)|(?:the others|it starts|all start) when attempts end|about {_SPAN} at the "
+        r"rate of \S+))?)?",
         _stopped,
     ),
     "rate 0": Statement(

@@ -52,7 +52,9 @@ def _then(now: Situation) -> str:
     if can_start >= now.due:
         return ", then " + ("it starts" if now.due == 1 else "all can start")
     if now.tokens >= now.due:
-        return f", then {can_start} can start, and the others when attempts end"
+        none = "it starts" if now.due == 1 else "all start"
+        some = f"{can_start} can start, and the others" if can_start else none
+        return f", then {some} when attempts end"
     if not now.is_manual:
         return f", then {_span_for_all(now)} at the rate of {now.rate_text}"
     some = f"{can_start} can start, and " if can_start else ""

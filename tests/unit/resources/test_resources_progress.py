@@ -179,6 +179,12 @@ it is paused: 1 due task waits until it is resumed, then it starts
 pause push; add push 2 -> paused 2: warning
 it is paused: 2 due tasks wait until it is resumed, then all can start
 
+start one; add one; pause one -> paused 1: warning
+it is paused: 1 due task waits until it is resumed, then it starts when attempts end
+
+start one; add one 2; pause one -> paused 2: warning
+it is paused: 2 due tasks wait until it is resumed, then all start when attempts end
+
 end 500 no mail; add push 12; pause push -> paused 12, failing 1: error
 it is paused: 12 due tasks wait until it is resumed, then 5 can start, and `pullqueue clock
 advance 2s --deliver` sends all; its only attempt in the last minute failed: status 500 (no mail)
