@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -40,12 +41,14 @@ def handling(*calls: Callable[[], object]) -> Callable[[object], int]:
 KINDS = ("flask", "fastapi, async", "fastapi", "fastapi, in one loop")
 
 
-def sending_to(kind: str, handle: Callable[[str], object]) -> dict[str, Any]:
-    """Return what sends tasks to an app of a kind, which calls a function with their path."""
+@contextmanager
+def sending_to(kind: str, handle: Callable[[str], object]) -> Iterator[dict[str, Any]]:
+    """Yield what sends tasks to an app of a kind, which calls a function with their path."""
     if kind == "flask":
         app = Flask("app")
         app.add_url_rule("/<path>", view_func=lambda path: str(handle(path)), methods=["POST"])
-        return {"app": app}
+        yield {"app": app}
+        return
     from fastapi import FastAPI, Request  # noqa: PLC0415 - slow to import
     from fastapi.testclient import TestClient  # noqa: PLC0415 - slow to import
 
@@ -60,6 +63,5 @@ def sending_to(kind: str, handle: Callable[[str], object]) -> dict[str, Any]:
     api = FastAPI()
     api.post("/{path}")(handle_in_loop if kind == "fastapi, async" else handle_in_thread)
     client = TestClient(api)
-    if kind == "fastapi, in one loop":
-        client.__enter__()
-    return {"send": lambda request: client.request(request.method, request.url)}
+    with client if kind == "fastapi, in one loop" else nullcontext():
+        yield {"send": lambda request: client.request(request.method, request.url)}

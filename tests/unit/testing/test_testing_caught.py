@@ -173,8 +173,9 @@ def handle(queue):
         except BaseException:
             pass
 """)
-    where = sending_to(kind, lambda _: app.handle(pushed))
-    with pytest.raises(AssertionError, match=r"^crash_test: .*:7 in handle catches BaseException"):
+    message = r"^crash_test: .*:7 in handle catches BaseException"
+    sending = sending_to(kind, lambda _: app.handle(pushed))
+    with sending as where, pytest.raises(AssertionError, match=message):
         crash(setup=lambda: pushed.add(request=HttpRequest("/a")), **where)
 
 

@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,17 +82,19 @@ MakeApp = Callable[[Shop, Charge], dict[str, Any]]
 
 
 @pytest.fixture(params=[*KINDS, "flask, careless"])
-def make_app(request: pytest.FixtureRequest) -> MakeApp:
+def make_app(request: pytest.FixtureRequest) -> Iterator[MakeApp]:
     """Make an app; a careless one responds to every request with success."""
+    kind = request.param.removesuffix(", careless")
+    with ExitStack() as stack:
 
-    def make(shop: Shop, charge: Charge) -> dict[str, Any]:
-        kind = request.param.removesuffix(", careless")
-        where = sending_to(kind, lambda step: (charge if step == "charge" else shop.ship)(b"1"))
-        if kind != request.param:
-            where["app"].wsgi_app = catching_everything(where["app"].wsgi_app)
-        return where
+        def make(shop: Shop, charge: Charge) -> dict[str, Any]:
+            step = lambda path: (charge if path == "charge" else shop.ship)(b"1")  # noqa: E731
+            where = stack.enter_context(sending_to(kind, step))
+            if kind != request.param:
+                where["app"].wsgi_app = catching_everything(where["app"].wsgi_app)
+            return where
 
-    return make
+        yield make
 
 
 def catching_everything(app: Any) -> Any:

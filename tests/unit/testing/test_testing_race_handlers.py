@@ -105,17 +105,18 @@ def test_due_push_tasks_are_actors(
         pushed.fetch_statistics()
         shared["value"] = value + 1
 
-    options: Any = {"setup": in_turn(shared.clear, add_two), **sending_to(kind, lambda _: count())}
-    run = partial(race, check=lambda: shared["value"] == 2, **options)
-    with pytest.raises(RaceTestError) as caught:
-        run()
+    setup = in_turn(shared.clear, add_two)
+    with sending_to(kind, lambda _: count()) as where:
+        run = partial(race, setup=setup, check=lambda: shared["value"] == 2, **where)
+        assert run(preemptions=0) == 2
+        with pytest.raises(RaceTestError) as caught:
+            run()
     assert without_places(caught.value.schedule) == (
         'task "two": POST /a: fetch_statistics() on queue "pushed"   <- preempts task "one"',
         'task "two": responds: status 200, succeeded',
         'task "one": POST /a: fetch_statistics() on queue "pushed"',
         'task "one": responds: status 200, succeeded',
     )
-    assert run(preemptions=0) == 2
 
 
 def test_tasks_that_handlers_add_and_retries_are_actors(
