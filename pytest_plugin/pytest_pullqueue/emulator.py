@@ -116,10 +116,11 @@ def _read(item: pytest.Item, settings: Settings) -> QueueConfig:
     source, name = _config_file(settings) or settings.config, "pullqueue_config"
     if any("config" in marker.kwargs for marker in item.iter_markers(MARKER)):
         name = f"{_MARK}(config=...)"
-    if source is None:
-        source = _nearest(item)
-        if source is None:
-            return read_config("queue: []\n", profile=settings.profile)
+    if source is None and (source := _nearest_file(item, "queue.yaml")) is None:
+        item.stash[WHY_NO_QUEUES] = (
+            f"there is no queue.yaml in {item.path.parent} or above it, up to {_folders(item)[-1]}"
+        )
+        return read_config("queue: []\n", profile=settings.profile)  # has the queue `default`
     failed = item.config.stash.setdefault(_FAILED, {})
     first = failed.get((source, settings.profile), item.nodeid)
     if first != item.nodeid:
@@ -149,19 +150,6 @@ def _config_file(settings: Settings) -> Path | None:
     if source is None or isinstance(source, QueueConfig) or "\n" in str(source):
         return None
     return settings.config_base / source
-
-
-def _nearest(item: pytest.Item) -> Path | None:
-    """Return the nearest queue.yaml of a test; None: there is none.
-
-    Then there is the queue `default`, as with Google's stub.
-    """
-    nearest = _nearest_file(item, "queue.yaml")
-    if nearest is None:
-        item.stash[WHY_NO_QUEUES] = (
-            f"there is no queue.yaml in {item.path.parent} or above it, up to {_folders(item)[-1]}"
-        )
-    return nearest
 
 
 def _nearest_file(item: pytest.Item, name: str) -> Path | None:

@@ -49,16 +49,13 @@ class _Registry(FirstMatchRegistry):
         match, reasons = super().find(request)
         if match is None and is_loopback(urlsplit(str(request.url)).hostname or ""):
             return responses.PassthroughResponse(str(request.method), str(request.url)), []
-        if match is None and reasons and _asks_for_token(request):
+        is_plain = isinstance(request.body, str | bytes)
+        if match is None and reasons and is_plain and _JWT_GRANT in _body(request):
             reasons[-1] += (
                 f"\n\npullqueue_responses issues no tokens at {request.url}, the token_uri of the "
                 "key: make a key with pullqueue_responses.credentials(email)"
             )
         return match, reasons
-
-
-def _asks_for_token(request: PreparedRequest) -> bool:
-    return isinstance(request.body, str | bytes) and _JWT_GRANT in _body(request)
 
 
 class InterceptedRequests(Identities):
