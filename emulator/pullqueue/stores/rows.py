@@ -141,7 +141,7 @@ def decode_operation(row: Row) -> Operation:
     steps = list(zip(names.split(","), map(int, retry_counts.split(",")), strict=True))
     return Operation(
         usec=usec,
-        kind=decode_kind([kind]),
+        kind=EventKind(kind),
         names=tuple(name for name, _ in steps),
         retry_counts=tuple(count for _, count in steps),
         until_usec=until_usec,
@@ -155,7 +155,7 @@ def decode_lease_step(row: Row) -> LeaseStep:
     """Return what happened to leases of a row with its fields, in their order."""
     usec, kind, names, origin = row
     known = None if origin is None else _decode_origin(origin)
-    return usec, decode_kind([kind]), names.split(","), known
+    return usec, EventKind(kind), names.split(","), known
 
 
 @_decoding

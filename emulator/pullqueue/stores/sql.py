@@ -108,7 +108,8 @@ class SqlStore(SqlRecords[S]):
         while len(added) + len(refused) < len(named):
             # A name may be that of a task that is exhausted by now.
             self._catch_up(session)
-            missing = [new for new in named if new.name not in added and new.name not in refused]
+            known = added.keys() | refused
+            missing = [new.name for new in named if new.name not in known]
             in_use = self._names_in_use(session, target.queue, missing)
             given = {new.name for new in new_tasks}
             refused |= {name: error for name, error in in_use.items() if name in given}
@@ -126,7 +127,7 @@ class SqlStore(SqlRecords[S]):
 
     def _insert_within(self, session: S, target: Target, new_tasks: Sequence[NewTask]) -> Insertion:
         """Store tasks if their queue's limit permits their size."""
-        refused = self._names_in_use(session, target.queue, new_tasks)
+        refused = self._names_in_use(session, target.queue, [new.name for new in new_tasks])
         accepted = self._named([new for new in new_tasks if new.name not in refused])
         if not accepted:
             return Insertion([], refused)
@@ -155,10 +156,10 @@ class SqlStore(SqlRecords[S]):
         return named
 
     def _names_in_use(
-        self, session: S, queue_name: str, new_tasks: Iterable[NewTask]
+        self, session: S, queue_name: str, task_names: Iterable[str | None]
     ) -> dict[str, type[NameInUseError]]:
         """Return the names that are in use, in the order given, and the error for each."""
-        names = [new.name for new in new_tasks if new.name is not None]
+        names = [name for name in task_names if name is not None]
         listed = session.listed(names)
         rows = session.rows(
             "names_in_use", queue=queue_name, names=listed, now_usec=session.now_usec
@@ -198,25 +199,19 @@ class SqlStore(SqlRecords[S]):
     def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
         names = list(task_names)
         storable = [name for name in names if is_storable(name)]
-        tombstones: set[str] = set()
+        in_use: dict[str, type[NameInUseError]] = {}
         with self._operation() as session:
             deleted = self._delete(session, queue_name, storable, None)
             if len(deleted) < len(names):
                 self._catch_up(session)
-                in_use = session.rows(
-                    "names_in_use",
-                    queue=queue_name,
-                    names=session.listed(storable),
-                    now_usec=session.now_usec,
-                )
-                tombstones = {name for name, is_tombstone in in_use if is_tombstone}
+                in_use = self._names_in_use(session, queue_name, storable)
         self._touch(queue_name, len(deleted))
         results: list[DeleteResult] = []
         for name in names:
             if name in deleted:
                 deleted.remove(name)
                 results.append(DeleteResult.DELETED)
-            elif name in tombstones:
+            elif in_use.get(name) is TombstonedTaskError:
                 results.append(DeleteResult.TOMBSTONED)
             else:
                 results.append(DeleteResult.UNKNOWN)
