@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, partial
 from importlib.metadata import distribution, packages_distributions
-from itertools import compress
-from operator import is_not
 from pathlib import Path
 from traceback import walk_stack
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
@@ -100,7 +98,6 @@ def note_apps(*actors: object) -> None:
     if new := {name for name in found if name and is_library_module(name)}:
         _installed_apps.update(new)
         is_of_app.cache_clear()
-        _others.clear()
 
 
 _installed_apps: set[str] = set()
@@ -173,18 +170,12 @@ def _is_installed(file: str) -> bool:
 
 def app_modules() -> dict[str, ModuleType]:
     """Return the loaded modules of the app and of tests, by name, sorted."""
-    found, loaded = {}, sys.modules.copy()
-    are_new = map(is_not, loaded.values(), map(_others.get, loaded))
-    for name, module in [*compress(loaded.items(), are_new)]:
-        if type(module) is ModuleType and is_app_module(name):
-            found[name] = module
-        else:
-            _others[name] = module
+    found = {
+        name: module
+        for name, module in sys.modules.copy().items()
+        if type(module) is ModuleType and is_app_module(name)
+    }
     return dict(sorted(found.items()))
-
-
-_others: dict[str, ModuleType] = {}
-"""The modules of libraries and of Python, which are most in a large program."""
 
 
 @cache
