@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial, wraps
 from itertools import count
@@ -63,8 +63,6 @@ class ObservedConnection(sqlite3.Connection):
         super().__init__(database, *args, **kwargs)
         self._is_shared_memory = "cache=shared" in str(database)
         self._number = next(self._numbers)
-        self._known_files: dict[str, Path] = {}
-        self._tables: dict[str, Footprint] = {}
         self._authorizer: Any = None
         self._wait_seconds: float | None = None
         """How long it waits for a lock; None: as SQLite does."""
@@ -157,8 +155,6 @@ class ObservedConnection(sqlite3.Connection):
             self._note_end()
         elif self.in_transaction and verb != "BEGIN":
             self._has_lock = True
-        if verb not in _COMPILED:  # it can have attached another database
-            self._known_files.clear()
         return result
 
     def _fail(self, verb: str) -> NoReturn:
@@ -220,37 +216,34 @@ class ObservedConnection(sqlite3.Connection):
         cursor.row_factory = None
         return cursor.execute(statement, parameters)
 
-    @property
-    def _files(self) -> dict[str, Path]:
-        """All that is in each of its databases, by the name of the database there."""
-        if not self._known_files:
-            for _, name, file in self._internal("PRAGMA database_list"):
-                is_own = name in ("main", "temp") and not self._is_shared_memory
-                memory = f"memory {self._number} {name}" if is_own else "shared memory"
-                path = (*ALL_FILES, os.path.realpath(file) if file else memory)
-                self._known_files[name] = path
-        return self._known_files
+    def _find_files(self) -> dict[str, Path]:
+        """Return all that is in each of its databases, by the name of the database there."""
+        files: dict[str, Path] = {}
+        for _, name, file in self._internal("PRAGMA database_list"):
+            is_own = name in ("main", "temp") and not self._is_shared_memory
+            memory = f"memory {self._number} {name}" if is_own else "shared memory"
+            files[name] = (*ALL_FILES, os.path.realpath(file) if file else memory)
+        return files
 
     def _footprint(self, statement: str, parameters: Any) -> Footprint:
-        verb, files = verb_of(statement), frozenset(self._files.values())
+        verb, by_name = verb_of(statement), self._find_files()
+        files = frozenset(by_name.values())
         lock = frozenset((*file, "lock") for file in files)
         if verb == "BEGIN":
             takes_lock = re.search(r"\b(immediate|exclusive)\b", statement, re.IGNORECASE)
             return Footprint(writes=lock) if takes_lock else Footprint(reads=lock)
-        found = self._compiled(statement, parameters) if verb in _COMPILED else None
+        found = self._compiled(statement, parameters, by_name) if verb in _COMPILED else None
         if found is None:
-            self._tables.clear()
             attaches = re.search(r"\battach\b", statement, re.IGNORECASE)
             return Footprint(writes=frozenset({ALL_FILES}) if attaches else files)
         if found.writes:
             return found | Footprint(writes=lock)
         return found | Footprint(reads=lock) if self.in_transaction else found
 
-    def _compiled(self, statement: str, parameters: Any) -> Footprint | None:
+    def _compiled(
+        self, statement: str, parameters: Any, files: Mapping[str, Path]
+    ) -> Footprint | None:
         """Return which tables a statement uses, also in views and triggers; None: not known."""
-        if statement in self._tables:
-            return self._tables[statement]
-        files = self._files
         used: dict[bool, set[Path]] = {False: set(), True: set()}
 
         def authorize(action: int, table: object, _: object, name: object, __: object) -> int:
@@ -269,7 +262,7 @@ class ObservedConnection(sqlite3.Connection):
         finally:
             super().set_authorizer(self._authorizer)
         reads, writes = frozenset(used[False]), frozenset(used[True])
-        return self._tables.setdefault(statement, Footprint(reads - writes, writes))
+        return Footprint(reads - writes, writes)
 
 
 class ObservedCursor(sqlite3.Cursor):
