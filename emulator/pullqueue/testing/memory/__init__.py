@@ -121,12 +121,7 @@ class Memory:
         return module == self._own or is_test_module(module)
 
     def has_changed(self, turn: Hashable) -> bool:
-        """Return whether a turn has changed anything; turns with the same name are similar.
-
-        Not in the first run: what is made once, and kept, cannot be raced after that.
-        """
-        if self._runs == 1:
-            return False
+        """Return whether a turn has changed anything; turns with the same name are similar."""
         places = self._places
         if self._looks[turn] >= _LOOKS:
             own = self._of_app if len(self._of_app) <= _MOST_EACH_TURN else []
@@ -136,12 +131,15 @@ class Memory:
         return self._note(self._changed(places)) or bool(self.not_compared)
 
     def needs_another(self) -> bool:
-        """Return whether a run that has ended has to be repeated, as its changes are not known."""
+        """Return whether a run that has ended has to be repeated, as its changes are not known.
+
+        So is the first: what is made once, and kept, cannot be raced after that.
+        """
         known = len(self.not_compared)
         missed = self._note(self._changed(self._places)) or len(self.not_compared) > known
         if missed:
             self._looks.clear()
-        return missed or (self._runs == 1 and bool(self._changing or self.not_compared))
+        return missed or (self._runs == 1 and bool(self._changing))
 
     def _changed(self, places: Iterable[_Place]) -> list[_Place]:
         changed: list[_Place] = []

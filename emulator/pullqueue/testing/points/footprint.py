@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pullqueue.engine.interceptors import LEASE_VERBS
@@ -28,7 +27,7 @@ class Footprint:
 
     def conflicts_with(self, other: Footprint) -> bool:
         """Return whether the order of both can matter: one writes what the other uses."""
-        return _conflict(self, other)
+        return overlap(self.writes, other.reads | other.writes) or overlap(self.reads, other.writes)
 
     def __or__(self, other: Footprint) -> Footprint:
         if other is NOTHING or other == self:
@@ -48,11 +47,6 @@ READ: Final = Footprint(reads=frozenset({_MEMORY}))
 CHANGED: Final = Footprint(writes=frozenset({_MEMORY}))
 TIME_MOVES: Final = Footprint(writes=frozenset({CLOCK, ("queue",)}))
 """That of a move of the clock, by which leases end, and tasks become due."""
-
-
-@lru_cache(maxsize=65_536)
-def _conflict(one: Footprint, other: Footprint) -> bool:
-    return overlap(one.writes, other.reads | other.writes) or overlap(one.reads, other.writes)
 
 
 def overlap(some: Iterable[Path], others: Iterable[Path]) -> bool:
