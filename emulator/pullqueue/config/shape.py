@@ -185,21 +185,7 @@ def validator() -> Validator:
             {name: _is_type(name) for name in _TYPES_OF_SCALARS}
         ),
     )
-    return kind(_inlined(queue_schema(), queue_schema()["$defs"]))
-
-
-def _inlined(schema: Any, definitions: Schema) -> Any:  # noqa: ANN401 - a part of the schema
-    """Return a schema with definitions in place of references, which are followed at each value."""
-    if isinstance(schema, list):
-        return [_inlined(part, definitions) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    inlined = {name: _inlined(part, definitions) for name, part in schema.items()}
-    for part in (schema, *schema.get("allOf", ())):
-        if "$ref" in part:
-            del inlined["$ref" if part is schema else "allOf"]
-            inlined |= definitions[part["$ref"].rpartition("/")[2]]
-    return inlined
+    return kind(queue_schema())
 
 
 def _data(value: Any) -> Any:  # noqa: ANN401 - a tree's, or JSON
