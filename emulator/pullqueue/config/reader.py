@@ -126,8 +126,6 @@ def _check_characters(source: Source, reports: Reports) -> None:
 
 def _markers(text: str) -> list[re.Match[str]]:
     """Find template markers (Jinja, ERB, shell) and placeholders outside comments."""
-    if not _MARKER.search(text):
-        return []
     bare = re.sub(_COMMENT, lambda match: " " * len(match[0]), text)
     return list(_MARKER.finditer(bare))
 

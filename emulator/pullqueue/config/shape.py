@@ -194,7 +194,7 @@ def _data(value: Any) -> Any:  # noqa: ANN401 - a tree's, or JSON
 
 def _is_type(name: str) -> Callable[..., bool]:
     is_type = Draft202012Validator.TYPE_CHECKER.is_type
-    return lambda _, value: is_type(value.data if type(value) is _Scalar else value, name)
+    return lambda _, value: is_type(_data(value), name)
 
 
 def _on_data(keyword: str) -> Callable[..., Any]:
@@ -204,14 +204,6 @@ def _on_data(keyword: str) -> Callable[..., Any]:
 
 def _pattern(_: Validator, expected: str, value: object, __: Schema) -> Iterator[ValidationError]:
     text = _data(value)
-    if isinstance(text, str) and not _compiled(expected).search(text):
+    # In JSON Schema (ECMA-262) `$` is the very end; in Python it also matches before a line break.
+    if isinstance(text, str) and not re.search(expected.replace("$", r"\Z"), text):
         yield ValidationError("does not match")
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern of JSON Schema (ECMA-262).
-
-    There `$` is the very end of the text; in Python it also matches before a line break.
-    """
-    return re.compile(pattern.replace("$", r"\Z"))

@@ -129,11 +129,11 @@ def _directive(source: Source, match: re.Match[str], below: list[int]) -> Direct
 
 def _lines_below(source: Source) -> list[int]:
     """Return for each line (from 1) the next one below that has more than a comment."""
-    lines = source.text.splitlines() if "\r" in source.text else source.text.split("\n")
-    below = [len(lines)] * (len(source.line_starts) + 1)
-    for line in range(len(lines) - 1, 0, -1):
-        text = lines[line].strip()
-        below[line] = line + 1 if text and not text.startswith("#") else below[line + 1]
+    last = len(source.line_starts)
+    below = [last] * (last + 1)
+    for line in range(last, 1, -1):
+        text = source.line_text(line).strip()
+        below[line - 1] = line if text and not text.startswith("#") else below[line]
     return below
 
 
