@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import Final
 
 from msgspec import to_builtins
@@ -27,7 +26,6 @@ _FAILING_SHARE: Final = 0.5
 """Share of attempts that fail from which on a queue fails as a whole."""
 _RESULTS: Final = 3
 """Results of failed attempts that are named."""
-_pattern = lru_cache(10_000)(find_pattern)
 
 
 def no_response(now: Situation) -> Found | None:
@@ -134,7 +132,7 @@ def name_results(results: Mapping[AttemptResult, int], total: int, kinds: Mappin
     """
     groups: defaultdict[tuple[object, ...], Counter[AttemptResult]] = defaultdict(Counter)
     for result, count in results.items():
-        pattern = _pattern(result.reason or "")
+        pattern = find_pattern(result.reason or "")
         key = (result.status, pattern) if result.fault is None else (result.fault,)
         groups[key][result] += count
     named: Counter[str] = Counter()
@@ -152,7 +150,7 @@ def name_results(results: Mapping[AttemptResult, int], total: int, kinds: Mappin
 def _name_group(group: Iterable[AttemptResult], kinds: Mapping[int, str]) -> str:
     first, *others = group
     if others and first.fault is None:
-        first = first._replace(reason=_pattern(first.reason or ""))
+        first = first._replace(reason=find_pattern(first.reason or ""))
     return name_result(first, kinds)
 
 
