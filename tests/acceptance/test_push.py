@@ -112,19 +112,6 @@ def test_an_attempt_whose_lease_was_lost_is_neither_sent_nor_finished(
     assert emulator.queue("web").get_task("lost").attempts.finished == 0
 
 
-def test_the_target_of_a_queue_picks_the_address(app: PushApp) -> None:
-    """An unknown one has the default address."""
-    with push_app() as worker, delivering(app.url, f"worker={worker.url}") as control:
-        control.add("worker", "/a")
-        for target in ("v1.worker", "other"):
-            task = {"request": {"url": f"/{target}", "target": target}}
-            control.call("POST", "/queues/web/tasks", {"tasks": [task]})
-        until(lambda: len(app.received) == 1 and len(worker.received) == 2)
-
-    assert app.paths() == ["/other"]
-    assert sorted(worker.paths()) == ["/a", "/v1.worker"]
-
-
 def test_an_app_gets_the_host_of_its_target(app: PushApp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEFAULT_VERSION_HOSTNAME", "guestbook.appspot.com")
     with delivering(app.url) as control:

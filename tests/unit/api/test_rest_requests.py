@@ -8,12 +8,11 @@ import logging
 from typing import Any
 
 import pytest
-from rest_app import CONFIG, ROOT, Call, refusal
+from rest_app import ROOT, Call, refusal
 from tables import each_row
 from werkzeug.test import Client
 
-from pullqueue import Emulator, Limits
-from pullqueue.server.app import create_app
+from pullqueue import Emulator
 
 FORM = "application/x-www-form-urlencoded"
 TASK = '{"payloadBase64": "aGk=", "id": "one"}'
@@ -85,16 +84,6 @@ class TestBodies:
         response = call("POST", "pull/tasks", data=body, content_type="application/json")
 
         assert response.status_code == (400 if "ud800" in value else 200)
-
-    def test_a_body_over_the_limit_is_413(self, emulator: Emulator) -> None:
-        small = Emulator(CONFIG, limits=Limits(rest_body_bytes=100))
-        client = Client(create_app(small))
-
-        response = client.post(f"{ROOT}/pull/tasks", data=b"x" * 101)
-
-        text = "Request payload size exceeds the limit: 100 bytes."
-        assert refusal(response) == (413, "uploadTooLarge", text)
-        assert client.post(f"{ROOT}/pull/tasks", data=TASK.ljust(100)).status_code == 200
 
 
 class TestParameters:

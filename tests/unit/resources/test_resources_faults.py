@@ -81,21 +81,6 @@ def test_to_move_the_clock_of_the_system_is_refused(fault: dict[str, object]) ->
     )
 
 
-def test_faults_lose_answers_and_take_time_of_the_clock(
-    control: ControlClient, server: Server
-) -> None:
-    control.post("/faults", {"kind": "lose_response", "call": "add"})
-    control.post("/faults", {"kind": "latency", "call": "list_tasks", "seconds": 5})
-
-    lost = requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": ""}, timeout=60)
-
-    requests.get(f"{server.url}{QUEUE}/tasks", timeout=60)
-
-    assert lost.status_code == 504
-    assert control.get("/queues/pull").body["queue"]["tasks"] == 1
-    assert control.get("/clock").body["now"] == "2026-01-01T00:00:05+00:00"
-
-
 def test_a_lease_expires_before_the_next_call_of_an_app(
     control: ControlClient, server: Server
 ) -> None:

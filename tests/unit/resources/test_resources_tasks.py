@@ -14,7 +14,6 @@ from pullqueue.server.lifecycle import Server
 from pullqueue.tasks import AttemptRecord
 
 TASKS = "/queues/pull/tasks"
-CHANGE = "/queues/pull/change"
 LIMITED = "/queues/limited"
 
 
@@ -288,23 +287,6 @@ def test_a_body_that_is_not_json_is_a_wrong_argument(control: ControlClient) -> 
         assert reply.body["error"]["message"].startswith("the body is not JSON: ")
 
 
-def test_an_exhausted_task_is_returned_as_it_was_at_its_end(
-    control: ControlClient, emulator: Emulator
-) -> None:
-    """Until another task of its name was deleted."""
-    queue = emulator.queue("limited")
-    queue.add(b"work", name="a")
-    queue.lease_tasks(0, 1)
-    exhausted = control.get("/queues/limited/tasks/a").body["task"]
-    queue.free_names()
-    queue.add(name="a")
-    queue.delete_tasks("a")
-    deleted = control.get("/queues/limited/tasks/a").body["error"]
-
-    assert (exhausted["state"], exhausted["payload"]["text"]) == ("exhausted", "work")
-    assert (deleted["code"], deleted["status"]) == (400, "NOT_FOUND")
-
-
 def exhaust(emulator: Emulator, *tasks: NewTask) -> None:
     """Add tasks and use up their leases."""
     queue = emulator.queue("limited")
@@ -340,13 +322,14 @@ def test_exhausted_tasks_are_found(
 def test_exhausted_tasks_are_requeued(control: ControlClient, emulator: Emulator) -> None:
     """Under their names, with payload and tag, to be leased as often as a new task."""
     exhaust(emulator, *(NewTask(f"p{n}", name=f"n{n}", tag="t") for n in range(100)))
-    exhaust(emulator, NewTask("other", name="other"))
+    exhaust(emulator, NewTask("other", name="other"), NewTask("old", name="again"))
+    queue = emulator.queue("limited")
+    queue.add_many([NewTask(name="waits"), NewTask(name="gone")])
+    queue.delete_tasks("gone")
+    queue.free_names(["again"])
+    queue.add("new", name="again")
 
-    emulator.queue("limited").add(name="waits")
-    emulator.queue("limited").add(name="gone")
-    emulator.queue("limited").delete_tasks("gone")
-
-    wanted = ["n0", "nope", "othr", "waits", "gone"]
+    wanted = ["n0", "nope", "othr", "waits", "gone", "again"]
     reply = control.post(f"{LIMITED}/change", {"action": "requeue", "tasks": wanted})
     assert reply.body == {
         "changed": 1,
@@ -355,63 +338,31 @@ def test_exhausted_tasks_are_requeued(control: ControlClient, emulator: Emulator
             "othr": 'does not exist: did you mean "other"?',
             "waits": "is not exhausted",
             "gone": "was deleted",
+            "again": "exists again",
         },
     }
-    emulator.queue("limited").delete_tasks("waits")
+    queue.delete_tasks("waits")
     reply = control.post(f"{LIMITED}/change", {"action": "requeue", "tag": "t"})
 
-    queue = emulator.queue("limited")
     assert reply.body == {"changed": 99, "failed": {}}
     assert queue.get_task("n0").payload == b"p0"
     assert queue.get_task("n99").retry_count == 0
-    assert [task.name for task in queue.exhausted] == ["other"]
+    assert queue.get_task("again").payload == b"new"
+    assert [task.name for task in queue.exhausted] == ["other", "again"]
     for body, message in (
         ({"action": "release", "state": "exhausted"}, "exhausted tasks have no lease to release"),
         ({"action": "requeue", "state": "leased"}, "only exhausted tasks can be requeued"),
+        ({"action": "delete"}, "neither tasks nor a filter: send tasks, state, tag, status"),
     ):
         assert message in control.post(f"{LIMITED}/change", body).message
-    assert [task.name for task in queue.exhausted] == ["other"]
+    assert [task.name for task in queue.exhausted] == ["other", "again"]
     queue.purge()
     reply = control.post(f"{LIMITED}/change", {"action": "requeue", "state": "exhausted"})
     assert reply.body["changed"] == 0
     assert "has lost its payload" in reply.body["failed"]["other"]
     reply = control.post(f"{LIMITED}/change", {"action": "delete", "state": "exhausted"})
-    assert reply.body["changed"] == 1
+    assert reply.body["changed"] == 2
     assert queue.exhausted == []
-
-
-def test_a_name_that_is_in_use_again_is_not_requeued(
-    control: ControlClient, emulator: Emulator
-) -> None:
-    """The task of that name stays as it is, and so does the exhausted one."""
-    exhaust(emulator, NewTask("old", name="a"))
-    queue = emulator.queue("limited")
-    queue.free_names()
-    queue.add("new", name="a")
-
-    reply = control.post(f"{LIMITED}/change", {"action": "requeue", "tasks": ["a"]})
-
-    assert reply.body == {"changed": 0, "failed": {"a": "exists again"}}
-    assert queue.get_task("a").payload == b"new"
-    assert len(queue.exhausted) == 1
-
-
-def test_many_tasks_are_changed_at_once(control: ControlClient, emulator: Emulator) -> None:
-    """By name or by filter; what cannot be changed is named, with the reason."""
-    queue = emulator.queue("pull")
-    queue.add_many([NewTask(name=f"n{n}", tag="even" if n % 2 == 0 else "odd") for n in range(9)])
-    queue.lease_tasks_by_tag(60, 3, tag="odd")
-
-    assert control.post(CHANGE, {"action": "release", "state": "leased"}).body["changed"] == 3
-    assert queue.fetch_statistics().leased == 0
-    failed = control.post(CHANGE, {"action": "release", "tasks": ["n0", "gone"]}).body["failed"]
-    assert list(failed) == ["n0", "gone"]
-    deleted = control.post(CHANGE, {"action": "delete", "tasks": ["n1", "gone"]}).body
-    assert deleted == {"changed": 1, "failed": {"gone": "does not exist"}}
-    assert control.post(CHANGE, {"action": "delete", "tag": "even"}).body["changed"] == 5
-    assert control.post(CHANGE, {"action": "delete", "search": "n3"}).body["changed"] == 1
-    assert [task.name for task in queue.list_tasks()] == ["n5", "n7"]
-    assert control.post(CHANGE, {"action": "delete"}).status == 400
 
 
 def test_a_default_queue_is_listed_once_used(control: ControlClient, emulator: Emulator) -> None:

@@ -235,6 +235,8 @@ class TestBodies:
 
         assert response.status == 413
         assert answer["error"]["errors"][0]["reason"] == "uploadTooLarge"
+        text = f"Request payload size exceeds the limit: {16 << 20} bytes."
+        assert answer["error"]["message"] == text
         assert ask(connection).status == 200
 
     @each_row("size", [1 << 16, (1 << 16) + 1, 5_000_000])

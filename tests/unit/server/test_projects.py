@@ -370,13 +370,6 @@ def test_a_project_has_the_limits_of_the_server(
     assert other.emulator.limits == Limits(leases_per_second=rate, events_kept=3)
 
 
-def test_without_a_project_of_its_own_a_server_answers_to_each_name(server: Server) -> None:
-    for project in ("a", "b"):
-        requests.post(v1beta2(server, project), json={"payloadBase64": "aA=="}, timeout=60)
-
-    assert server.emulator.queue("pull").fetch_statistics().tasks == 2
-
-
 TASKS = {"tasks": [{"name": name, "request": {"url": f"/{name}"}} for name in ("a", "b")]}
 
 
@@ -385,24 +378,6 @@ class TestRun:
     def project(self, control: ControlClient) -> str:
         control.post("/projects", {"name": "t", "clock": "manual", "queue_yaml": QUEUES})
         return "?project=t"
-
-    def test_tasks_are_run_until_none_is_left(
-        self, app: PushApp, control: ControlClient, project: str
-    ) -> None:
-        tasks = [
-            {"name": "fails", "request": {"url": "/fails/2"}},
-            {"name": "later", "countdown": 86_400, "request": {"url": "/later"}},
-        ]
-        control.post(f"/queues/push/tasks{project}", {"tasks": tasks})
-
-        run = control.post(f"/run{project}", {}).body
-
-        assert run["done"] is True
-        found = [(each["tasks"], each["status"]) for each in run["attempts"]]
-        assert found == [(["fails"], 500), (["fails"], 500), (["fails"], 200), (["later"], 200)]
-        assert control.post(f"/run{project}", {}).body == {"attempts": [], "done": True, "kept": []}
-        assert control.get("/clock").body["now"] == "2026-01-01T00:00:00+00:00"
-        assert app.paths() == ["/fails/2"] * 3 + ["/later"]
 
     def test_nothing_is_sent_before_the_run(
         self, app: PushApp, server: Server, control: ControlClient, project: str
@@ -479,14 +454,15 @@ class TestRun:
             ("2026-01-01T01:00:00Z", [500, 500, 200, 200], "2026-01-01T01:00:00+00:00", 0),
             ("2027-01-01T00:00:00Z", [500, 500, 200, 200], "2027-01-01T00:00:00+00:00", 0),
             ("empty", [500, 500, 200, 200], "2026-01-01T01:00:00+00:00", 0),
+            (None, [500, 500, 200, 200], "2026-01-01T01:00:00+00:00", 0),
         ],
     )
-    def test_a_run_ends_where_it_is_to(
+    def test_a_run_ends_where_it_is_to_or_when_no_task_is_left(
         self,
         control: ControlClient,
         project: str,
         *,
-        until_: str,
+        until_: str | None,
         statuses: list[int],
         now: str,
         left: int,
@@ -494,10 +470,11 @@ class TestRun:
         tasks = [{"request": {"url": "/fails/2"}}, {"countdown": 3600, "request": {"url": "/"}}]
         control.post(f"/queues/push/tasks{project}", {"tasks": tasks})
 
-        run = control.post(f"/run{project}", {"until": until_}).body
+        run = control.post(f"/run{project}", {"until": until_} if until_ else {}).body
 
         assert ([each["status"] for each in run["attempts"]], run["done"]) == (statuses, True)
         assert control.get(f"/clock{project}").body["now"] == now
+        assert control.get("/clock").body["now"] == "2026-01-01T00:00:00+00:00"
         assert control.get(f"/queues/push{project}").body["queue"]["tasks"] == left
 
     def test_next_makes_one_step(self, control: ControlClient, project: str) -> None:
