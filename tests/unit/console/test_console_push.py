@@ -11,7 +11,7 @@ import pytest
 from console_client import ConsoleClient
 from push_app import PushApp, push_app, until
 
-from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock
+from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock, Queue
 from pullqueue.cron.file import parse_cron
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.push.addresses import PushAddresses
@@ -35,6 +35,13 @@ class Console(ConsoleClient):
     def retry(self, parameters: str) -> None:
         config = CONFIG.replace("}", f", retry_parameters: {{{parameters}}}}}", 1)
         self.emulator.reconfigure(Emulator.from_text(config).config)
+
+    def fail(self, path: str = "/status/500", name: str = "a") -> Queue:
+        """Add a task whose attempts fail, and run it."""
+        queue = self.emulator.queue("mail")
+        queue.add(name=name, request=HttpRequest(path))
+        self.run(name)
+        return queue
 
     def run(self, name: str) -> str:
         """Run a task of `mail` now, wait for the end of the attempt, and return the page."""
@@ -90,11 +97,9 @@ def test_a_fault_links_to_the_requests_on_which_it_triggered(console: Console) -
 
 def test_the_page_of_a_queue_shows_its_settings_and_statuses(console: Console) -> None:
     """Rate, bucket, concurrency, and the statuses of the latest attempts, with links."""
-    queue = console.emulator.queue("mail")
-    queue.add(name="done")
-    queue.add(name="failing", request=HttpRequest("/status/503"))
-    for name in ("done", "failing"):
-        console.run(name)
+    console.emulator.queue("mail").add(name="done")
+    console.run("done")
+    console.fail("/status/503")
 
     text, page = console.text("/queues/mail"), console.page("/queues/mail")
 
@@ -108,9 +113,7 @@ def test_the_page_of_a_queue_shows_its_settings_and_statuses(console: Console) -
 
 
 def test_running_tasks_count_as_leased_and_retried_as_scheduled(console: Console) -> None:
-    queue = console.emulator.queue("mail")
-    queue.add(name="failing", request=HttpRequest("/status/503"))
-    console.run("failing")
+    queue = console.fail()
     start_attempt(queue, queue.add(), lease_seconds=60, attempts=AttemptRecord())
 
     numbers = re.findall(r'data-label="(.*?)" class="number">(\d+)<', console.page("/"))[:4]
@@ -126,8 +129,7 @@ def test_running_tasks_count_as_leased_and_retried_as_scheduled(console: Console
 def test_a_rate_that_is_lowered_is_shown_beside_the_configured_one(console: Console) -> None:
     """While the app is overloaded."""
     console.emulator.reconfigure(Emulator.from_text(CONFIG.replace("20/m", "8/s")).config)
-    console.emulator.queue("mail").add(name="failing", request=HttpRequest("/status/503"))
-    console.run("failing")
+    console.fail("/status/503")
 
     assert "Rate 8/s, 4/s enforced" in console.text("/queues/mail")
 
@@ -191,9 +193,7 @@ def test_a_task_is_added(console: Console) -> None:
 def test_an_exhausted_task_is_listed_requeued_and_downloaded(console: Console) -> None:
     """With request, end and status of its last attempt."""
     console.retry("task_retry_limit: 0")
-    queue = console.emulator.queue("mail")
-    queue.add(name="a", request=HttpRequest("/status/500"))
-    console.run("a")
+    queue = console.fail()
 
     assert "No tasks are left. 1 is exhausted" in console.text("/queues/mail")
     assert "Task a is exhausted after 1 attempt." in console.page("/queues/mail/tasks/a")
@@ -266,8 +266,7 @@ def test_attempts_that_were_only_counted_are_one_step_of_the_history(console: Co
 
 def test_what_operators_look_for_is_two_links_away(console: Console) -> None:
     console.retry("task_retry_limit: 0")
-    console.emulator.queue("mail").add(name="a", request=HttpRequest("/status/500"))
-    console.run("a")
+    console.fail()
     console.emulator.queue("pull").add(name="held")
     for queue in ("pull", "pul"):
         path = f"/taskqueue/v1beta2/projects/p/taskqueues/{queue}/tasks/lease"
@@ -289,10 +288,9 @@ def test_what_operators_look_for_is_two_links_away(console: Console) -> None:
 
 def test_tasks_that_failed_for_one_reason_are_requeued_together(console: Console) -> None:
     console.retry("task_retry_limit: 0")
-    queue = console.emulator.queue("mail")
-    for name, path in (("a", "/status/500"), ("b", "/status/404"), ("c", "/status/500/c")):
-        queue.add(name=name, request=HttpRequest(path))
-        console.run(name)
+    console.fail()
+    console.fail("/status/404", "b")
+    queue = console.fail("/status/500/c", "c")
 
     page = console.text("/failures")
     assert re.search(
@@ -399,17 +397,16 @@ def test_due_tasks_that_are_held_up_are_available(console: Console) -> None:
 
 def test_attempts_past_the_retry_limit_are_explained(console: Console) -> None:
     console.retry("task_retry_limit: 1, task_age_limit: 1d")
-    console.emulator.queue("mail").add(name="a", request=HttpRequest("/status/500"))
-    for _ in range(3):
-        console.run("a")
+    console.fail()
+    console.run("a")
+    console.run("a")
 
     page = console.text("/queues/mail/tasks/a")
     assert "Attempts 3 retry limit 1, but the age limit of 1 d is not over" in page
 
 
 def test_a_queue_whose_attempts_fail_is_red_with_its_result(console: Console) -> None:
-    console.emulator.queue("mail").add(name="a", request=HttpRequest("/status/500"))
-    console.run("a")
+    console.fail()
 
     page = console.page("/")
     assert '<span class="why error">its only attempt in the last minute failed' in page

@@ -175,7 +175,7 @@ def test_a_project_that_has_ended_is_refused_until_it_is_made_again(
     with serving(app, clock, project=project, begins_projects=begins) as server:
         control = ControlClient(server)
         location = "projects/one/locations/us-central1"
-        task = {"payloadBase64": "aA=="}
+        task = {"id": "mine", "payloadBase64": "aA=="}
 
         def call_all() -> list[str]:
             inserted = requests.post(v1beta2(server, "s~one"), json=task, timeout=60).json()
@@ -196,6 +196,8 @@ def test_a_project_that_has_ended_is_refused_until_it_is_made_again(
         for _ in range(2):
             control.post("/projects", made)
             assert call_all() == [""] * 5
+            listed = [batch_of(server, each).text for each in ("one", project or "my-app")]
+            assert ["mine" in each for each in listed] == [True, False]
             control.call("DELETE", "/projects/one", None)
             assert call_all() == [ENDED] * 5
         assert server.emulator.queue("pull").fetch_statistics().tasks == 0
@@ -216,17 +218,6 @@ def test_the_latest_names_of_projects_that_have_ended_are_known(
     found = [requests.get(v1beta2(server, name), timeout=60).status_code for name in "abcd"]
 
     assert found == [200, 404, 404, 200]
-
-
-def test_each_call_of_a_batch_is_answered_from_its_project(
-    server: Server, control: ControlClient
-) -> None:
-    control.post("/projects", {"name": "one", "queue_yaml": FILE})
-    task = {"id": "mine", "payloadBase64": "aA=="}
-    requests.post(v1beta2(server, "one"), json=task, timeout=60)
-
-    assert "mine" in batch_of(server, "one").text
-    assert "mine" not in batch_of(server, "other").text
 
 
 @each_row(

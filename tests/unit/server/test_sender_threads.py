@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -75,16 +75,12 @@ def test_threads_are_used_again_and_end(monkeypatch: pytest.MonkeyPatch) -> None
         return sum(each.name == "pullqueue attempt" for each in threading.enumerate())
 
     until(lambda: alive() == 0)
-    for job in (fails, lambda: done.append(1), fails, lambda: done.append(2)):
-        run_and_wait(senders, job, done)
+    jobs = (fails, lambda: done.append(1), fails, lambda: done.append(2))
+    project = Project()
+    for number, job in enumerate(jobs, 1):
+        senders.run(project, job)
         until(lambda: alive() == 0)
+        assert (len(done), project.ended) == (number, number)
+        assert not senders.is_busy(project)
 
     assert done == [0, 1, 0, 2]
-
-
-def run_and_wait(senders: SenderThreads, job: Callable[[], None], done: list[int]) -> None:
-    before, project = len(done), Project()
-    senders.run(project, job)
-    until(lambda: project.ended == 1)
-    assert len(done) == before + 1
-    assert not senders.is_busy(project)
