@@ -17,7 +17,7 @@ class ConsoleClient:
     """Gets pages and sends forms; paths are those below `/console`."""
 
     def __init__(self, state: ServerState) -> None:
-        self.state = state
+        self.state, self.emulator = state, state.emulator
         self.http = Client(create_app(state.emulator, state=state))
 
     def get(self, path: str) -> TestResponse:

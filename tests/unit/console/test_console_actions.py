@@ -32,19 +32,14 @@ queue:
 
 
 @pytest.fixture
-def state(clock: ManualClock) -> ServerState:
-    """Return the state of a server on which one lease a second is permitted."""
+def console(clock: ManualClock) -> ConsoleClient:
+    """Return the console of a server on which one lease a second is permitted."""
     limits = Limits(leases_per_second=1, tasks_in_memory=250)
-    return ServerState(Emulator.from_text(CONFIG, clock=clock, limits=limits))
+    return ConsoleClient(ServerState(Emulator.from_text(CONFIG, clock=clock, limits=limits)))
 
 
-@pytest.fixture
-def console(state: ServerState) -> ConsoleClient:
-    return ConsoleClient(state)
-
-
-def test_each_form_of_a_task_does_what_it_says(console: ConsoleClient, state: ServerState) -> None:
-    queue, steps = state.emulator.queue("pull"), "/queues/pull/tasks/mine"
+def test_each_form_of_a_task_does_what_it_says(console: ConsoleClient) -> None:
+    queue, steps = console.emulator.queue("pull"), "/queues/pull/tasks/mine"
     added = {"payload": '{"order": 17}\r\nsecond line', "name": "mine", "tag": "orders"}
 
     assert "Task mine was added." in console.send("/queues/pull/add", **added)
@@ -61,7 +56,7 @@ def test_each_form_of_a_task_does_what_it_says(console: ConsoleClient, state: Se
     assert queue.list_tasks() == []
 
 
-def test_what_is_refused_comes_back_filled_in(console: ConsoleClient, state: ServerState) -> None:
+def test_what_is_refused_comes_back_filled_in(console: ConsoleClient) -> None:
     """Each error is beside its field, and nothing typed is lost."""
     back, payload = "/console/queues/pull", "long work to type"
     fields = {"payload": payload, "format": "base64", "name": "a b", "countdown": "soon"}
@@ -75,17 +70,17 @@ def test_what_is_refused_comes_back_filled_in(console: ConsoleClient, state: Ser
     assert f"{payload}</textarea>" in page
     page = console.send("/queues/pull/add", payload='{"a": 1,}', format="json")
     assert re.search(r"not valid JSON \(.*correct it, or choose text", page)
-    assert state.emulator.queue("pull").list_tasks() == []
-    state.emulator.queue("pull").add(name="taken")
+    assert console.emulator.queue("pull").list_tasks() == []
+    console.emulator.queue("pull").add(name="taken")
     page = console.send("/queues/pull/add", back=back, name="taken")
     assert 'id="name-wrong">task taken exists: choose another name' in page
 
 
-def test_copies_are_added_as_long_as_they_fit(console: ConsoleClient, state: ServerState) -> None:
+def test_copies_are_added_as_long_as_they_fit(console: ConsoleClient) -> None:
     """The payload is the file, byte for byte. The page says how many were added before; if none
     was, only why.
     """
-    queue, add = state.emulator.queue("pull"), "/queues/pull/add"
+    queue, add = console.emulator.queue("pull"), "/queues/pull/add"
     file = (BytesIO(b"\r\n\xff"), "bytes")
     assert "Added 150 tasks." in console.send(add, file=file, count="150")
     assert [task.payload for task in queue.list_tasks(200)] == [b"\r\n\xff"] * 150
@@ -97,9 +92,9 @@ def test_copies_are_added_as_long_as_they_fit(console: ConsoleClient, state: Ser
     assert ">200 tasks are stored, and adding 100" in console.send(add, count="1000")
 
 
-def test_tasks_are_filtered_and_sorted(console: ConsoleClient, state: ServerState) -> None:
+def test_tasks_are_filtered_and_sorted(console: ConsoleClient) -> None:
     """By state, tag and text, in any order and in pages."""
-    queue = state.emulator.queue("pull")
+    queue = console.emulator.queue("pull")
     queue.add_many([NewTask(f"work {n}", name=f"{n}", tag=f"t{n % 2}") for n in range(8)])
     queue.add(b"other", name="other", tag="t0")
     queue.lease_tasks(60, 1)
@@ -110,10 +105,8 @@ def test_tasks_are_filtered_and_sorted(console: ConsoleClient, state: ServerStat
     assert re.findall('<tr id="row-(.*?)"', page) == ["4", "2"]
 
 
-def test_the_filter_of_the_page_says_which_tasks_an_action_is_for(
-    console: ConsoleClient, state: ServerState
-) -> None:
-    queue = state.emulator.queue("once")
+def test_the_filter_of_the_page_says_which_tasks_an_action_is_for(console: ConsoleClient) -> None:
+    queue = console.emulator.queue("once")
     queue.add_many([NewTask(name=f"n{n}", tag=f"t{n % 2}") for n in range(6)])
     queue.lease_tasks(60, 2)
     fields = {"queue": "once", "all": "1"}
@@ -145,11 +138,9 @@ def test_queues_are_filtered_and_sorted(console: ConsoleClient) -> None:
         assert ("Tasks with “AGA”" in page) is ("AGA" in query)
 
 
-def test_a_text_that_no_queue_has_in_its_name_is_one_of_tasks(
-    console: ConsoleClient, state: ServerState
-) -> None:
+def test_a_text_that_no_queue_has_in_its_name_is_one_of_tasks(console: ConsoleClient) -> None:
     """Other pages lead to the tasks with it, and from there to the only one of this name."""
-    state.emulator.queue("pull").add(name="task-again", payload="again & again")
+    console.emulator.queue("pull").add(name="task-again", payload="again & again")
 
     assert 'id="find" href="/console/tasks?search=again"' in console.page("/?search=again")
     for text in ("task-again", "again & again", "nowhere"):
@@ -158,14 +149,12 @@ def test_a_text_that_no_queue_has_in_its_name_is_one_of_tasks(
     assert 'id="find"' not in console.page("/")
 
 
-def test_tiles_say_which_tasks_they_count(
-    console: ConsoleClient, state: ServerState, clock: ManualClock
-) -> None:
+def test_tiles_say_which_tasks_they_count(console: ConsoleClient, clock: ManualClock) -> None:
     """Paused tasks are among the available ones, exhausted ones not among the tasks; the age of the
     oldest one that is due is shown from its first second on.
     """
     assert "Oldest due \N{EN DASH}" in console.text("/")
-    queues = [state.emulator.queue(name) for name in ("pull", "again", "once")]
+    queues = [console.emulator.queue(name) for name in ("pull", "again", "once")]
     for queue in queues:
         queue.add_many([NewTask()] * 2)
     assert "Oldest due 0 s" in console.text("/")
@@ -192,10 +181,8 @@ def test_where_push_tasks_are_sent(clock: ManualClock) -> None:
         assert shown in ConsoleClient(ServerState(emulator, push_to=addresses)).text("/workers")
 
 
-def test_the_latest_exhausted_tasks_are_links(
-    console: ConsoleClient, state: ServerState, clock: ManualClock
-) -> None:
-    queue = state.emulator.queue("once")
+def test_the_latest_exhausted_tasks_are_links(console: ConsoleClient, clock: ManualClock) -> None:
+    queue = console.emulator.queue("once")
     for latest in (["t0"], ["t1", "t0"], ["t2", "t1", "t0"], ["t3", "t2", "t1"]):
         queue.add(name=latest[0])
         queue.lease_tasks(1, 1)
@@ -207,9 +194,9 @@ def test_the_latest_exhausted_tasks_are_links(
         assert "Requeue" in console.page(links[0][1])
 
 
-def test_done_is_what_workers_have_finished(console: ConsoleClient, state: ServerState) -> None:
+def test_done_is_what_workers_have_finished(console: ConsoleClient) -> None:
     """Neither what they have only leased, nor what operators have deleted."""
-    pull, again = (state.emulator.queue(name) for name in ("pull", "again"))
+    pull, again = (console.emulator.queue(name) for name in ("pull", "again"))
     for queue in (pull, again):
         queue.add_many([NewTask(name=f"work-{number}") for number in range(3)])
         leased = queue.lease_tasks(60, 2)
@@ -222,11 +209,11 @@ def test_done_is_what_workers_have_finished(console: ConsoleClient, state: Serve
     assert re.findall('"Done in 1 min" class="number">(.*?)<', page) == ["1", "0", "0"]
 
 
-def test_the_clock_is_moved(console: ConsoleClient, state: ServerState) -> None:
+def test_the_clock_is_moved(console: ConsoleClient) -> None:
     """By a time span with its unit; the page says when something changes next."""
     assert "It is 2026-01-01 02:00:00 now." in console.send("/clock", by="2", unit="h")
-    later = state.emulator.clock.now() + timedelta(seconds=30)
-    state.emulator.queue("pull").add(eta=later)
+    later = console.emulator.clock.now() + timedelta(seconds=30)
+    console.emulator.queue("pull").add(eta=later)
     assert "Something changes in 30 s" in console.page("/clock")
     assert "is not a valid time" in console.send("/clock", move_to="tomorrow")
     assert "It is 2026-01-01 06:00:00 now." in console.send("/clock", move_to="2026-01-01T06:00")
@@ -270,24 +257,20 @@ def test_the_file_is_reloaded(tmp_path: Path) -> None:
     assert "QY201" in console.page("/")
 
 
-def test_a_file_that_is_not_a_snapshot_changes_nothing(
-    console: ConsoleClient, state: ServerState
-) -> None:
+def test_a_file_that_is_not_a_snapshot_changes_nothing(console: ConsoleClient) -> None:
     """A reset deletes the tasks."""
-    state.emulator.queue("pull").add()
+    console.emulator.queue("pull").add()
 
     refused = console.send("/server/snapshot", file=(BytesIO(b"{}"), "file"))
     assert "nothing was changed: the body is not valid: Object missing required field" in refused
-    assert len(state.emulator.queue("pull").list_tasks()) == 1
+    assert len(console.emulator.queue("pull").list_tasks()) == 1
     assert "Everything is deleted." in console.send("/server/reset")
-    assert state.emulator.queue("pull").list_tasks() == []
+    assert console.emulator.queue("pull").list_tasks() == []
 
 
-def test_a_snapshot_is_compared_with_the_running_server(
-    console: ConsoleClient, state: ServerState
-) -> None:
+def test_a_snapshot_is_compared_with_the_running_server(console: ConsoleClient) -> None:
     """As `pullqueue snapshot diff` does."""
-    queue = state.emulator.queue("pull")
+    queue = console.emulator.queue("pull")
     queue.add(name="gone")
     saved = console.http.get("/_emulator/snapshot").data
 
@@ -308,11 +291,11 @@ def test_a_snapshot_is_compared_with_the_running_server(
 
 
 def test_a_lease_takes_what_the_form_says_or_shows_why_it_took_none(
-    console: ConsoleClient, state: ServerState, clock: ManualClock
+    console: ConsoleClient, clock: ManualClock
 ) -> None:
     """There is none, or too many leases were requested."""
     assert "No task was leased: none is available." in console.send("/queues/pull/lease")
-    queue = state.emulator.queue("pull")
+    queue = console.emulator.queue("pull")
     queue.add_many([NewTask(tag=tag) for tag in (None, "t", "t", "t")])
     assert "too many lease calls in one second" in console.send("/queues/pull/lease")
     clock.advance(1)
@@ -324,11 +307,11 @@ def test_a_lease_takes_what_the_form_says_or_shows_why_it_took_none(
     assert [task.tag for task in leased] == ["t", "t"]
 
 
-def test_a_task_has_the_time_of_its_form(console: ConsoleClient, state: ServerState) -> None:
+def test_a_task_has_the_time_of_its_form(console: ConsoleClient) -> None:
     """A time without a time zone is in UTC, as the console shows times. With one that is not valid
     nothing is added.
     """
-    queue = state.emulator.queue("pull")
+    queue = console.emulator.queue("pull")
     wrong = 'eta is "soon", which is not a valid time: use one such as 2026-01-01T'
     assert wrong in console.send("/queues/pull/add", eta="soon")
     both = {"eta": "2026-01-01T01:00", "countdown": "5"}
@@ -352,22 +335,22 @@ def test_a_later_snapshot_is_loaded_with_a_warning(console: ConsoleClient) -> No
     assert "Loaded 0 tasks.</p>" in shifted
 
 
-def exhaust(state: ServerState, *names: str) -> None:
+def exhaust(console: ConsoleClient, *names: str) -> None:
     """Add a task to each queue and exhaust it."""
     for name in names:
-        state.emulator.queue(name).add(name=f"of-{name}")
-        state.emulator.queue(name).lease_tasks(0, 1)
+        console.emulator.queue(name).add(name=f"of-{name}")
+        console.emulator.queue(name).lease_tasks(0, 1)
 
 
 @pytest.mark.parametrize(
     "fields", [{"all": "1"}, {"task": ["again/of-again", "once/of-once"]}], ids=["all", "selected"]
 )
 def test_requeuing_goes_on_after_a_queue_that_was_removed(
-    console: ConsoleClient, state: ServerState, fields: dict[str, str | list[str]]
+    console: ConsoleClient, fields: dict[str, str | list[str]]
 ) -> None:
     """Tasks of other queues are requeued, and the page says both."""
-    exhaust(state, "again", "once")
-    state.emulator.reconfigure(Emulator.from_text(CONFIG.replace("again", "other")).config)
+    exhaust(console, "again", "once")
+    console.emulator.reconfigure(Emulator.from_text(CONFIG.replace("again", "other")).config)
     form = {"action": "requeue", "state": "exhausted", **fields}
 
     page = console.send("/change", **form)
@@ -375,26 +358,24 @@ def test_requeuing_goes_on_after_a_queue_that_was_removed(
     assert (
         'Requeued 1 task. Others could not be changed: queue "again" is disabled, since it' in page
     )
-    assert [task.name for task in state.emulator.queue("once").list_tasks()] == ["of-once"]
+    assert [task.name for task in console.emulator.queue("once").list_tasks()] == ["of-once"]
     assert '>queue "again" is disabled, since it' in console.send("/change", **form)
 
 
-def test_a_removed_queue_without_exhausted_tasks_is_not_reported(
-    console: ConsoleClient, state: ServerState
-) -> None:
+def test_a_removed_queue_without_exhausted_tasks_is_not_reported(console: ConsoleClient) -> None:
     """All tasks are requeued."""
-    exhaust(state, "once")
-    state.emulator.reconfigure(Emulator.from_text(CONFIG.replace("again", "other")).config)
+    exhaust(console, "once")
+    console.emulator.reconfigure(Emulator.from_text(CONFIG.replace("again", "other")).config)
 
     page = console.send("/change", action="requeue", state="exhausted", all="1")
 
     assert "Requeued 1 task.</p>" in page
 
 
-def test_an_exhausted_task_is_deleted(console: ConsoleClient, state: ServerState) -> None:
+def test_an_exhausted_task_is_deleted(console: ConsoleClient) -> None:
     """Another task that has its name by now stays."""
-    exhaust(state, "once")
-    queue = state.emulator.queue("once")
+    exhaust(console, "once")
+    queue = console.emulator.queue("once")
     queue.free_names()
     queue.add(name="of-once")
 
@@ -431,7 +412,7 @@ def test_the_form_of_faults_has_every_option(console: ConsoleClient) -> None:
     assert '">latency: Move the clock forward' in page
 
 
-def test_a_fault_can_be_for_several_queues(console: ConsoleClient, state: ServerState) -> None:
+def test_a_fault_can_be_for_several_queues(console: ConsoleClient) -> None:
     """They stay selected if another field is wrong."""
     fields: dict[str, str | list[str]] = {"back": "/console/faults", "kind": "fail", "call": "add"}
     fields["queues"] = ["again", "once"]
@@ -442,15 +423,13 @@ def test_a_fault_can_be_for_several_queues(console: ConsoleClient, state: Server
     assert re.findall("<option selected>(.*?)</option>", refused) == ["add", "again", "once"]
     assert "error=TransientError, queues=again,once" in page
     with pytest.raises(TransientError):
-        state.emulator.queue("once").add()
-    state.emulator.queue("pull").add()
+        console.emulator.queue("once").add()
+    console.emulator.queue("pull").add()
 
 
-def test_faults_are_removed_by_number_or_all_at_once(
-    console: ConsoleClient, state: ServerState
-) -> None:
+def test_faults_are_removed_by_number_or_all_at_once(console: ConsoleClient) -> None:
     """Each page links to them, and to exhausted tasks."""
-    exhaust(state, "once")
+    exhaust(console, "once")
     for _ in range(3):
         console.send("/faults", kind="fail", call="add", error="TransientError")
 
@@ -459,12 +438,12 @@ def test_faults_are_removed_by_number_or_all_at_once(
     assert 'href="/console/faults">2 active faults</a>' in page
     assert 'href="/console/failures">1 exhausted task</a>' in page
     assert "All faults are removed." in console.send("/faults/remove", number="all")
-    assert state.faults.list() == []
+    assert console.state.faults.list() == []
 
 
-def test_binary_payloads_are_saved_as_base64(console: ConsoleClient, state: ServerState) -> None:
+def test_binary_payloads_are_saved_as_base64(console: ConsoleClient) -> None:
     """The file for `pullqueue seed` has it as base64, others whole as text; the latest first."""
-    queue = state.emulator.queue("once")
+    queue = console.emulator.queue("once")
     for payload in (b"\xff", b"text" * 100):
         queue.add(payload)
     queue.lease_tasks(0, 2)
@@ -477,16 +456,16 @@ def test_binary_payloads_are_saved_as_base64(console: ConsoleClient, state: Serv
     ]
 
 
-def test_exhausted_tasks_are_filtered(console: ConsoleClient, state: ServerState) -> None:
+def test_exhausted_tasks_are_filtered(console: ConsoleClient) -> None:
     """By queue, tag and text, on the page as in the file."""
     for queue, payload, name, tag in (
         ("once", "one", "a", "t1"),
         ("once", "two", "b", "t2"),
         ("again", "one", "c", "t1"),
     ):
-        state.emulator.queue(queue).add(payload, name=name, tag=tag)
+        console.emulator.queue(queue).add(payload, name=name, tag=tag)
     for queue in ("once", "again"):
-        state.emulator.queue(queue).lease_tasks(0, 2)
+        console.emulator.queue(queue).lease_tasks(0, 2)
 
     for query, name in (("queue=again", "c"), ("tag=t2", "b"), ("search=ONE&queue=once", "a")):
         page = console.page(f"/failures?{query}")
@@ -495,9 +474,9 @@ def test_exhausted_tasks_are_filtered(console: ConsoleClient, state: ServerState
         assert len(console.page(f"/exhausted.jsonl?{query}").splitlines()) == 1
 
 
-def test_a_queue_is_paused_and_resumed(console: ConsoleClient, state: ServerState) -> None:
+def test_a_queue_is_paused_and_resumed(console: ConsoleClient) -> None:
     """Its tasks are then not due, and each page has a button that resumes it."""
-    state.emulator.queue("pull").add(name="a")
+    console.emulator.queue("pull").add(name="a")
     page = console.send("/queues/pull/pause", back="/console/queues/pull")
 
     assert "Queue pull is paused." in page
@@ -510,15 +489,13 @@ def test_a_queue_is_paused_and_resumed(console: ConsoleClient, state: ServerStat
     assert "paused queue pull console" in console.text("/activity")
 
 
-def test_a_step_of_the_clock_says_what_it_did_to_each_queue(
-    console: ConsoleClient, state: ServerState
-) -> None:
+def test_a_step_of_the_clock_says_what_it_did_to_each_queue(console: ConsoleClient) -> None:
     """The buttons for it are on each page."""
     for name in ("pull", "once"):
-        state.emulator.queue(name).add_many([NewTask(), NewTask()])
-        state.emulator.queue(name).lease_tasks(50, 2)
-    later = state.emulator.clock.now() + timedelta(seconds=30)
-    state.emulator.queue("pull").add(eta=later)
+        console.emulator.queue(name).add_many([NewTask(), NewTask()])
+        console.emulator.queue(name).lease_tasks(50, 2)
+    later = console.emulator.clock.now() + timedelta(seconds=30)
+    console.emulator.queue("pull").add(eta=later)
 
     page = console.page("/queues/pull")
     assert 'value="60">1 min</button>' in page
@@ -529,13 +506,11 @@ def test_a_step_of_the_clock_says_what_it_did_to_each_queue(
     assert "No task was affected." in console.send("/clock", by="1", unit="s")
 
 
-def test_a_failure_links_to_its_requests_or_tasks(
-    console: ConsoleClient, state: ServerState
-) -> None:
+def test_a_failure_links_to_its_requests_or_tasks(console: ConsoleClient) -> None:
     """To these and no others; where none is left, there is no link."""
 
     def fail(reason: bytes) -> None:
-        state.requests.record_sent(
+        console.state.requests.record_sent(
             PushRequest("POST", "/", {}, b"", None, "push", "a", 1, 600),
             PushResponse(503, reason),
             method="attempt 1",
@@ -543,7 +518,7 @@ def test_a_failure_links_to_its_requests_or_tasks(
             origin=Origin(Interface.PUSH, "http://app"),
         )
 
-    queue, clock = state.emulator.queue("once"), state.emulator.clock
+    queue, clock = console.emulator.queue("once"), console.emulator.clock
     assert isinstance(clock, ManualClock)
     for reason, tasks, seconds in ((b"<b>down</b>", 2, 600), (b"full", 1, 60), (b"full", 2, 600)):
         fail(reason)
@@ -565,6 +540,6 @@ def test_a_failure_links_to_its_requests_or_tasks(
     for path, count, _, _ in links:
         assert len(re.findall('<tr id="row-', console.page(path))) == int(count)
     assert "Nothing failed since 2026-01-01T00:21:01Z." in later
-    state.requests.clear()
+    console.state.requests.clear()
     queue.remove_exhausted([task.name for task in queue.exhausted])
     assert not re.search('<a id="failed-', console.page("/activity"))

@@ -52,7 +52,7 @@ def console_of(limits: Limits | None = None, clock: ManualClock | None = None) -
 def filled_console() -> ConsoleClient:
     """Return a console whose pages all have something to show."""
     console = console_of()
-    emulator = console.state.emulator
+    emulator = console.emulator
     queue = emulator.queue("pull")
     queue.add(b"lost", name="lost")
     queue.lease_tasks(0, 1)
@@ -75,11 +75,6 @@ def shown() -> ConsoleClient:
 @pytest.fixture
 def console() -> ConsoleClient:
     return filled_console()
-
-
-@pytest.fixture
-def state(console: ConsoleClient) -> ServerState:
-    return console.state
 
 
 @each_row("page", PAGES)
@@ -126,7 +121,7 @@ def test_a_page_is_well_formed_and_guarded(shown: ConsoleClient, page: str) -> N
 @pytest.mark.parametrize("usec", [FIRST_USEC, LAST_USEC])
 def test_pages_are_shown_at_the_first_and_at_the_last_time_there_is(usec: int) -> None:
     console = console_of(clock=ManualClock(from_usec(usec)))
-    emulator = console.state.emulator
+    emulator = console.emulator
     emulator.queue("pull").add(name="lost")
     emulator.queue("pull").lease_tasks(0, 1)
     emulator.queue("pull").lease_tasks(0, 1)
@@ -143,9 +138,9 @@ def test_pages_are_shown_at_the_first_and_at_the_last_time_there_is(usec: int) -
     assert len(statuses) == len(PAGES) + 1
 
 
-def test_forms_need_the_token(console: ConsoleClient, state: ServerState) -> None:
+def test_forms_need_the_token(console: ConsoleClient) -> None:
     """Without the token of this server's own pages a browser changes nothing."""
-    before = state.emulator.export()
+    before = console.emulator.export()
     forms = [
         rule.rule.replace("<queue>", "pull").replace("<task>", "a")
         for rule in flask_app().url_map.iter_rules()
@@ -158,33 +153,29 @@ def test_forms_need_the_token(console: ConsoleClient, state: ServerState) -> Non
             answer = console.http.post(path, data=data, headers={"Origin": "http://localhost"})
 
             assert (answer.status_code, "it has no token" in answer.text) == (403, True), path
-    assert state.emulator.export() == before
+    assert console.emulator.export() == before
 
 
-def test_the_last_release_exhausts_a_task(console: ConsoleClient, state: ServerState) -> None:
+def test_the_last_release_exhausts_a_task(console: ConsoleClient) -> None:
     for text in ("Task a was released.", "Task a was released, and is exhausted: that was its"):
         assert text in console.send("/queues/pull/tasks/a/release")
-        state.emulator.queue("pull").lease_tasks(60, 1)
+        console.emulator.queue("pull").lease_tasks(60, 1)
 
 
-def test_a_payload_of_a_megabyte_fits_into_the_form(
-    console: ConsoleClient, state: ServerState
-) -> None:
+def test_a_payload_of_a_megabyte_fits_into_the_form(console: ConsoleClient) -> None:
     """One byte more is refused by the engine, with its reason."""
     console.send("/queues/pull/add", payload="x" * 2**20, name="big")
     refused = console.send("/queues/pull/add", payload="x" * (2**20 + 1), name="bigger")
 
-    assert len(state.emulator.queue("pull").get_task("big").payload) == 2**20
+    assert len(console.emulator.queue("pull").get_task("big").payload) == 2**20
     assert "1048577 bytes" in refused
 
 
-def test_the_address_has_size_and_offset_of_the_page(
-    console: ConsoleClient, state: ServerState
-) -> None:
+def test_the_address_has_size_and_offset_of_the_page(console: ConsoleClient) -> None:
     """After the last task, the last page is shown: those who delete all tasks of the last page stay
     at the end.
     """
-    state.emulator.queue("pull").add_many([NewTask(name=f"n{place:02}") for place in range(60)])
+    console.emulator.queue("pull").add_many([NewTask(name=f"n{place:02}") for place in range(60)])
 
     for path, span in (
         ("/queues/pull?offset=", "1\N{EN DASH}61 of 61"),
@@ -202,11 +193,11 @@ def test_the_address_has_size_and_offset_of_the_page(
         assert span in console.page(path), path
 
 
-def test_a_page_links_to_those_before_and_after(console: ConsoleClient, state: ServerState) -> None:
+def test_a_page_links_to_those_before_and_after(console: ConsoleClient) -> None:
     """Those of tasks as those of requests."""
-    state.emulator.queue("pull").add_many([NewTask() for _ in range(60)])
+    console.emulator.queue("pull").add_many([NewTask() for _ in range(60)])
     for _ in range(59):
-        state.requests.record(Request(verb="GET", path="/x", status=200, milliseconds=0))
+        console.state.requests.record(Request(verb="GET", path="/x", status=200, milliseconds=0))
 
     pages = (
         console.page(f"/queues/pull?{query}")
@@ -236,9 +227,9 @@ def test_a_filter_keeps_the_order(shown: ConsoleClient) -> None:
 
 def test_a_snapshot_larger_than_other_requests_is_loaded() -> None:
     console = console_of(Limits(rest_body_bytes=2000))
-    console.state.emulator.queue("pull").add(b"x" * 2000)
+    console.emulator.queue("pull").add(b"x" * 2000)
     saved = console.http.get("/_emulator/snapshot").data
-    console.state.emulator.reset()
+    console.emulator.reset()
 
     assert len(saved) > 2000
     assert "Loaded 1 task." in console.send("/server/snapshot", file=(BytesIO(saved), "s.json"))
@@ -262,13 +253,11 @@ def test_a_request_names_its_caller_and_hides_credentials() -> None:
     assert granted.count("(not recorded: it may contain credentials, or was dropped") == 2
 
 
-def test_a_payload_is_shown_as_json_text_or_hexadecimal(
-    console: ConsoleClient, state: ServerState
-) -> None:
+def test_a_payload_is_shown_as_json_text_or_hexadecimal(console: ConsoleClient) -> None:
     """The best first; bytes only as hexadecimal; half a pair of surrogates as it was sent."""
-    state.emulator.queue("pull").add(b'{"a":1}', name="json")
-    state.emulator.queue("pull").add(r'{"a": "\ud800"}', name="half")
-    state.emulator.queue("pull").add(b"\xff\x00A", name="bytes")
+    console.emulator.queue("pull").add(b'{"a":1}', name="json")
+    console.emulator.queue("pull").add(r'{"a": "\ud800"}', name="half")
+    console.emulator.queue("pull").add(b"\xff\x00A", name="bytes")
 
     for address, begin in (
         ("json", '{\n  "a": 1\n}'),
@@ -282,11 +271,11 @@ def test_a_payload_is_shown_as_json_text_or_hexadecimal(
         assert f'<pre class="payload" tabindex="0">{begin}' in page
 
 
-def test_long_json_is_folded(console: ConsoleClient, state: ServerState) -> None:
+def test_long_json_is_folded(console: ConsoleClient) -> None:
     """Below the second level its lists and objects are closed; bytes can be copied as base64."""
     rows = [{"id": n, "<b>": [n]} for n in range(30)]
-    state.emulator.queue("pull").add(json.dumps({"rows": rows}), name="long")
-    state.emulator.queue("pull").add(b"\xff\x00", name="bytes")
+    console.emulator.queue("pull").add(json.dumps({"rows": rows}), name="long")
+    console.emulator.queue("pull").add(b"\xff\x00", name="bytes")
 
     page = console.page("/queues/pull/tasks/long")
 
@@ -374,7 +363,7 @@ def test_what_is_deleted_is_said_before(shown: ConsoleClient) -> None:
     assert "<code>pullqueue reset --services</code> deletes these" in shown.page("/server")
 
 
-def test_curl_is_offered_where_it_works(console: ConsoleClient, state: ServerState) -> None:
+def test_curl_is_offered_where_it_works(console: ConsoleClient) -> None:
     """Not for calls of the SDK or gRPC, nor for bodies that are not JSON or not all recorded."""
     path = f"{QUEUES}/pull/tasks"
     console.http.post(path, json={"payloadBase64": "YQ=="})
@@ -382,7 +371,7 @@ def test_curl_is_offered_where_it_works(console: ConsoleClient, state: ServerSta
     console.http.post("/batch", data=b"--b--", content_type="multipart/mixed; boundary=b")
     for interface in (Interface.SDK, Interface.CLOUD_TASKS_GRPC):
         call = Request(verb="POST", path="/x", status=200, milliseconds=0, body=excerpt(b"{}"))
-        state.requests.record(call, origin=Origin(interface))
+        console.state.requests.record(call, origin=Origin(interface))
 
     pages = [console.page(f"/requests/{number}") for number in range(1, 7)]
 
@@ -408,10 +397,10 @@ def test_curl_sends_what_was_sent() -> None:
         assert f'data-copy="curl {command}"' in console.page(f"/requests/{number}")
 
 
-def test_release_of_all_is_of_the_leased(console: ConsoleClient, state: ServerState) -> None:
+def test_release_of_all_is_of_the_leased(console: ConsoleClient) -> None:
     """Tasks that nobody has leased are not failures; of many failures the number is a minimum."""
     names = [f"n{place:02}" for place in range(100)]
-    state.emulator.queue("pull").add_many([NewTask(name=name) for name in names])
+    console.emulator.queue("pull").add_many([NewTask(name=name) for name in names])
     many = [f"pull/{name}" for name in names]
 
     for fields, text in (
@@ -435,11 +424,9 @@ def test_downloads_are_bytes_that_no_browser_runs(shown: ConsoleClient) -> None:
         assert answer.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
 
 
-def test_the_page_of_an_exhausted_task_shows_its_end(
-    console: ConsoleClient, state: ServerState
-) -> None:
+def test_the_page_of_an_exhausted_task_shows_its_end(console: ConsoleClient) -> None:
     """As a warning, with what the task was at its end."""
-    queue = state.emulator.queue("pull")
+    queue = console.emulator.queue("pull")
     queue.add(b"x" * 300, name="heavy", tag="stone")
     for _ in range(2):
         queue.lease_tasks(0, 10)
@@ -456,11 +443,9 @@ def test_the_page_of_an_exhausted_task_shows_its_end(
     assert console.get("/queues/pull/tasks/heavy/payload").data == b"x" * 300
 
 
-def test_a_deleted_task_is_not_reported_as_exhausted(
-    console: ConsoleClient, state: ServerState
-) -> None:
+def test_a_deleted_task_is_not_reported_as_exhausted(console: ConsoleClient) -> None:
     """Nor one whose name was exhausted before."""
-    queue = state.emulator.queue("pull")
+    queue = console.emulator.queue("pull")
     queue.delete_tasks("a")
     queue.free_names()
     queue.add(name="lost")
@@ -484,7 +469,7 @@ def test_a_deleted_task_is_not_reported_as_exhausted(
 def test_an_exhausted_task_of_which_little_is_known_is_shown(events: int, exhausted: int) -> None:
     """If its history or the task itself is deleted, the page shows the rest."""
     console = console_of(Limits(events_kept=events, exhausted_kept=exhausted))
-    queue = console.state.emulator.queue("pull")
+    queue = console.emulator.queue("pull")
     queue.add(b"lost", name="lost", tag="t")
     for _ in range(2):
         queue.lease_tasks(0, 1)
@@ -497,12 +482,12 @@ def test_an_exhausted_task_of_which_little_is_known_is_shown(events: int, exhaus
 
 
 def test_a_fault_of_the_console_is_a_page_with_status_500(
-    console: ConsoleClient, state: ServerState, monkeypatch: pytest.MonkeyPatch
+    console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(**_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(state.faults, "list", broken)
+    monkeypatch.setattr(console.state.faults, "list", broken)
 
     answer = console.get("/")
 
@@ -545,14 +530,14 @@ def test_a_task_is_found_in_any_queue(console: ConsoleClient) -> None:
     assert "No task has “nowhere”" in console.page("/tasks?search=nowhere")
     assert "Requests about" not in console.page("/tasks?search=los")
     console.http.post(f"{QUEUES}/pull/tasks", json={"payloadBase64": "YQ==", "id": "gone"})
-    console.state.emulator.queue("pull").purge()
+    console.emulator.queue("pull").purge()
     assert 'href="/console/requests?task=gone"' in console.page("/tasks?search=gone")
 
 
 def test_the_tasks_of_a_worker_are_a_click_away(console: ConsoleClient) -> None:
     """The page says of each which client has it, and until when."""
     url = f"{QUEUES}/pull/tasks/lease?numTasks=1&leaseSecs=3600"
-    console.state.emulator.queue("pull").add(name="p")
+    console.emulator.queue("pull").add(name="p")
     console.http.post(url, headers={"User-Agent": "packer/1"})
     [address] = re.findall(r'id="leased-1" href="/console([^"]+)"', console.page("/workers"))
     page = console.page(address)

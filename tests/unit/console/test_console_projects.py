@@ -78,7 +78,7 @@ def test_a_form_changes_its_project_and_returns_to_its_page(console: ConsoleClie
     assert sent.headers["Location"].startswith(f"{BELOW}/queues/pull?notice=")
     page = console.http.get(sent.headers["Location"]).text
     assert f'href="{BELOW}/queues/pull/tasks/new"' in page
-    assert console.state.emulator.queue("pull").list_tasks() == []
+    assert console.emulator.queue("pull").list_tasks() == []
 
     form |= {"back": "https://elsewhere.example/console/", "name": "other"}
     sent = console.http.post(f"{BELOW}/queues/pull/add", data=form, headers=headers)
@@ -130,15 +130,15 @@ def test_firebase_finds_the_queues_of_a_project(console: ConsoleClient) -> None:
     body = {"task": {"httpRequest": {"url": "http://localhost/x", "body": ""}}}
 
     assert console.http.post(path, json=body).status_code == 200
-    assert console.state.emulator.queue("push").list_tasks() == []
+    assert console.emulator.queue("push").list_tasks() == []
 
 
 def test_the_clock_that_a_form_moves_is_that_of_the_project(console: ConsoleClient) -> None:
     token, headers = {"pullqueue_token": console.state.token}, {"Origin": "http://localhost"}
     fields = {**token, "by": "60", "back": f"{BELOW}/clock"}
-    before = console.state.emulator.now_usec()
+    before = console.emulator.now_usec()
     console.http.post(f"{BELOW}/clock", data=fields, headers=headers)
 
-    assert console.state.emulator.now_usec() == before
+    assert console.emulator.now_usec() == before
     clock = console.http.get("/_emulator/clock?project=test-7").text
     assert '"now": "2026-01-01T00:01:00+00:00"' in clock

@@ -29,8 +29,8 @@ class Console(ConsoleClient):
     """The console of a server that sends the tasks of `mail`, and keeps those of `jobs`."""
 
     def __init__(self, app: PushApp) -> None:
-        self.emulator = Emulator.from_text(CONFIG, clock=ManualClock())
-        super().__init__(ServerState(self.emulator, push_to=PushAddresses([f"mail={app.url}"])))
+        emulator = Emulator.from_text(CONFIG, clock=ManualClock())
+        super().__init__(ServerState(emulator, push_to=PushAddresses([f"mail={app.url}"])))
 
     def retry(self, parameters: str) -> None:
         config = CONFIG.replace("}", f", retry_parameters: {{{parameters}}}}}", 1)
