@@ -45,7 +45,7 @@ def test_tasks_are_listed_shown_leased_and_deleted(run: Run, queue: Queue) -> No
     assert json.loads(run("gettask", "--task_name=b").stdout)["payloadBase64"] == "dHdv"
     leased = json.loads(run("leasetask", "-lease_secs=60", "-num_tasks", "5").stdout)["items"]
     assert [task["id"] for task in leased] == ["a", "b"]
-    assert json.loads(run("leasetask", "--tag=t").stdout) == {"kind": "taskqueue#tasks"}
+    assert json.loads(run("leasetask").stdout) == {"kind": "taskqueue#tasks"}
     assert run("deletetask", "--task_name", "a").exit_code == 0
     again = run("deletetask", "--task_name", "a")
     assert again.exit_code == 1
@@ -67,6 +67,14 @@ def test_the_name_of_a_task_must_be_set(
     assert message in done.stderr
 
 
+def test_only_tasks_with_a_tag_are_leased(run: Run, queue: Queue) -> None:
+    queue.add_many([NewTask(name="a"), NewTask(name="b", tag="t"), NewTask(name="c", tag="t")])
+
+    leased = json.loads(run("leasetask", "--tag=t", "--num_tasks=3").stdout)["items"]
+
+    assert [task["id"] for task in leased] == ["b", "c"]
+
+
 def test_an_enforced_acl_gets_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     acl = "acl: [{user_email: worker@example.com}]"
     emulator = Emulator.from_text(f"queue: [{{name: pull, mode: pull, {acl}}}]")
@@ -80,15 +88,21 @@ def test_an_enforced_acl_gets_the_token(monkeypatch: pytest.MonkeyPatch) -> None
 
     assert (refused.exit_code, by_flag.exit_code, by_variable.exit_code) == (1, 0, 0)
     assert "the request has no access token" in refused.stderr
-    assert "GTASKQUEUE_ACCESS_TOKEN" in CliRunner().invoke(gtaskqueue, ["leasetask", "-h"]).stdout
+    shown = CliRunner().invoke(gtaskqueue, ["leasetask", "-h"]).stdout
+    assert "GTASKQUEUE_ACCESS_TOKEN" in shown
+    assert token[:20] not in shown
 
 
-def test_a_long_payload_is_cut_as_asked(run: Run, queue: Queue) -> None:
-    queue.add(b"0123456789")
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(0, "(8 more bytes)"), (7, "MDEyMzQ(1 more bytes)"), (8, "MDEyMzQ1"), (9, "MDEyMzQ1")],
+)
+def test_a_long_payload_is_cut_as_asked(run: Run, queue: Queue, size: int, shown: str) -> None:
+    queue.add(b"012345")
 
-    leased = run("leasetask", "--payload_size_to_display=4")
+    leased = run("leasetask", f"--payload_size_to_display={size}")
 
-    assert json.loads(leased.stdout)["items"][0]["payloadBase64"] == "MDEy(12 more bytes)"
+    assert json.loads(leased.stdout)["items"][0]["payloadBase64"] == shown
 
 
 def test_clear_deletes_a_hundred_tasks_or_as_many_as_asked(run: Run, queue: Queue) -> None:

@@ -168,13 +168,20 @@ THREE_TASKS = """
     [
         ("", 0.5),
         ("--min_running_tasks=1", 60),
+        ("--min_running_tasks=2", 60),
         ("--timeout_secs_for_next_lease_request=0.1", 60),
     ],
 )
 def test_tasks_are_leased_once_programs_have_ended(
-    pull: Pull, queue: Queue, tmp_path: Path, flag: str, seconds: float
+    pull: Pull,
+    queue: Queue,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    flag: str,
+    seconds: float,
 ) -> None:
-    """All, or so many that few enough are left, or one long enough ago."""
+    """All, or so many that few enough are left, or one long enough ago; never without room."""
     for name in ("first", "second", "third"):
         queue.add(name, name=name)
 
@@ -184,6 +191,18 @@ def test_tasks_are_leased_once_programs_have_ended(
     events = [(event.task_name, event.kind) for event in queue.events()]
     leased, deleted = ("third", EventKind.LEASED), ("second", EventKind.DELETED)
     assert (events.index(deleted) < events.index(leased)) == (seconds < 60)
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+def test_an_empty_queue_is_asked_again_after_an_interval(
+    pull: Pull, server: Server, queue: Queue
+) -> None:
+    queue.add(b"work")
+
+    pull("sleep 1", "--num_tasks=2", "--min_running_tasks=1", "--sleep_interval_secs=0.5")
+
+    methods = [each.method for each in server.state.requests.latest()]
+    assert 2 <= methods.count("tasks.lease") <= 6  # with the first, and one that ends it
 
 
 def test_after_two_deletions_the_next_lease_waits_as_long_as_these_two_may_take(
