@@ -648,6 +648,22 @@ def test_a_group_of_failures_is_requeued(run: Run, emulator: Emulator) -> None:
     assert run("tasks list").out.count("POST /status/500") == 4
 
 
+def test_a_requeue_of_all_queues_names_the_queue_of_each_failure(
+    run: Run, emulator: Emulator
+) -> None:
+    fail_once(emulator, "mail", "jobs")
+    for queue in emulator.queues[:2]:
+        queue.add(b"work", name="a")
+    run_tasks(emulator, send=lambda _: PushResponse(500))
+    for queue in emulator.queues[:2]:
+        queue.purge()
+
+    why = "has lost its payload, which was deleted when the queue was purged"
+    both = f"mail/a {why}\njobs/a {why}\n"
+    assert run("tasks requeue --status 500") == Done(1, "0 requeued\n", both)
+    assert run("tasks requeue mail --status 500") == Done(1, "0 requeued\n", f"a {why}\n")
+
+
 def test_a_queue_shows_what_it_overrides_in_its_tasks(run: Run, emulator: Emulator) -> None:
     target = HttpTarget(host="api.example.com", headers=(("X-Mine", "7"),))
     settings = replace(emulator.queue("push").settings, http_target=target)

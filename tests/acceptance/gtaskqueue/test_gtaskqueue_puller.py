@@ -126,18 +126,18 @@ def test_a_lease_is_extended_as_long_as_its_program_runs(
 
 
 def test_a_lease_that_was_lost(pull: Pull, queue: Queue, tmp_path: Path) -> None:
-    """A task that is leased again while its program runs is not given to a second program."""
+    """A task that is leased again is not given to a second program, and its lease is extended."""
     queue.add(b"work", name="a")
 
     def take_away() -> None:
         until(lambda: queue.get_task("a").retry_count == 1)
         queue.modify_task_lease(queue.get_task("a"), 0)
-        until(lambda: queue.get_task("a").retry_count == 2)
+        until(lambda: queue.history("a")[-1].kind is EventKind.EXTENDED)
         (tmp_path / "done").touch()
 
     with ThreadPoolExecutor(1) as executor:
         taken = executor.submit(take_away)
-        pull(meet(tmp_path, 2), "--num_tasks=2", "--min_running_tasks=1")
+        pull(meet(tmp_path, 2), "--num_tasks=2", "--min_running_tasks=1", "--lease_secs=2")
         taken.result()
 
     assert queue.list_tasks() == []
@@ -168,20 +168,13 @@ THREE_TASKS = """
     [
         ("", 0.5),
         ("--min_running_tasks=1", 60),
-        ("--min_running_tasks=2", 60),
         ("--timeout_secs_for_next_lease_request=0.1", 60),
     ],
 )
 def test_tasks_are_leased_once_programs_have_ended(
-    pull: Pull,
-    queue: Queue,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    *,
-    flag: str,
-    seconds: float,
+    pull: Pull, queue: Queue, tmp_path: Path, flag: str, seconds: float
 ) -> None:
-    """All, or so many that few enough are left, or one long enough ago; never without room."""
+    """All, or so many that few enough are left, or one long enough ago."""
     for name in ("first", "second", "third"):
         queue.add(name, name=name)
 
@@ -191,7 +184,17 @@ def test_tasks_are_leased_once_programs_have_ended(
     events = [(event.task_name, event.kind) for event in queue.events()]
     leased, deleted = ("third", EventKind.LEASED), ("second", EventKind.DELETED)
     assert (events.index(deleted) < events.index(leased)) == (seconds < 60)
-    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+def test_no_task_is_leased_without_room_for_it(
+    pull: Pull, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A lease of 0 tasks is refused, and that would be logged."""
+    queue.add(b"work")
+
+    pull("sleep 0.3", "--num_tasks=1", "--min_running_tasks=1")
+
+    assert caplog.messages == []
 
 
 def test_an_empty_queue_is_asked_again_after_an_interval(

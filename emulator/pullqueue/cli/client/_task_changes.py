@@ -43,7 +43,7 @@ def release(
     chosen = _chosen(names, {"all": all_ or None, **options})
     if not names:
         chosen.setdefault("state", "leased")
-    return _change(client, [queue], "released", action="release", **chosen)
+    return _change(client, queue, "released", action="release", **chosen)
 
 
 def _change_lease(client: Client, queue: str, task: str, seconds: float) -> None:
@@ -71,7 +71,7 @@ def delete(
     if not names and not yes:
         total = client.get(queue_path(queue, "tasks"), limit=1, **chosen)["total"]
         _tasks.confirm_deletion(total, queue)
-    return _change(client, [queue], "deleted", action="delete", **chosen)
+    return _change(client, queue, "deleted", action="delete", **chosen)
 
 
 @click.command
@@ -116,8 +116,7 @@ def requeue(
             changes["payload_base64"] = b64encode(read_content(file)).decode()
         _requeue_changed(client, queue_path(queue, "tasks", names[0]), changes, request, headers)
         return 0
-    queues = [queue] if queue else list(client.get("/summary")["exhausted"])
-    return _change(client, queues, "requeued", action="requeue", **chosen)
+    return _change(client, queue, "requeued", action="requeue", **chosen)
 
 
 def _requeue_changed(
@@ -144,13 +143,14 @@ def _chosen(names: tuple[str, ...], options: Json) -> Json:
     return {"tasks": list(names)} if names else filters
 
 
-def _change(client: Client, queues: list[str], done: str, **change: object) -> int:
-    """Change many tasks of queues; return 1 if some could not be changed."""
-    answers = [client.post(queue_path(queue, "change"), **change) for queue in queues]
-    answer: Json = {"changed": 0, "failed": {}} if len(answers) != 1 else answers.pop()
-    for each in answers:
-        answer["changed"] += each["changed"]
-        answer["failed"] |= each["failed"]
+def _change(client: Client, queue: str | None, done: str, **change: object) -> int:
+    """Change many tasks of a queue, or of all with exhausted ones; return 1 if some cannot be."""
+    answer: Json = {"changed": 0, "failed": {}}
+    for name in [queue] if queue else client.get("/summary")["exhausted"]:
+        of_queue = client.post(queue_path(name, "change"), **change)
+        answer["changed"] += of_queue["changed"]
+        place = "" if queue else f"{name}/"
+        answer["failed"] |= {f"{place}{task}": why for task, why in of_queue["failed"].items()}
     show(answer, f"{answer['changed']} {done}")
     for name, reason in answer["failed"].items():
         note(f"{name} {reason}")

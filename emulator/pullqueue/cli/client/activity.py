@@ -53,11 +53,12 @@ def activity(*, limit: int, since: str | None, client: Client) -> None:
         ]
         for each in answer["failures"]
     ]
-    parts = [Table(_ACTIONS, actions, empty, ("CLIENT",), ("INTERFACE", "CLIENT"), below="WHAT")]
+    done = Table(_ACTIONS, actions, empty, ("CLIENT",), ("INTERFACE", "CLIENT"), below="WHAT")
+    failed = Table(_FAILURES, failures, "", (), ("CLIENT",), ("NUMBER",), below="WHAT")
     if failures:
-        parts.append(Table(_FAILURES, failures, "", (), ("CLIENT",), ("NUMBER",), below="WHAT"))
-    show(answer, parts[0], *(part for table in parts[1:] for part in ("", table)))
-    if not failures:
+        show(answer, done, "", failed)
+    else:
+        show(answer, done)
         note("nothing failed")
 
 

@@ -96,12 +96,12 @@ def _summary_line(summary: Json) -> str:
         parts.append(f"faults: {kinds}")
     if summary["paused"]:
         parts.append(f"paused: {', '.join(summary['paused'])}")
-    if summary["exhausted"]:
-        counts = [f"{count} in {name}" for name, count in summary["exhausted"].items()]
-        parts.append(f"exhausted tasks: {', '.join(counts)}")
-    if summary["unlisted"]:
-        counts = [f"{count} in {name}" for name, count in summary["unlisted"].items()]
-        parts.append(f"tasks of queues that are not in queue.yaml: {', '.join(counts)}")
+    for tasks, counts in (
+        ("exhausted tasks", summary["exhausted"]),
+        ("tasks of queues that are not in queue.yaml", summary["unlisted"]),
+    ):
+        if counts:
+            parts.append(f"{tasks}: {', '.join(f'{n} in {queue}' for queue, n in counts.items())}")
     if push and push["addresses"]:
         parts.append(f"push tasks go to {', '.join(push['addresses'])}")
     return "; ".join(parts)
