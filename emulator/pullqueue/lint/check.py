@@ -74,9 +74,8 @@ def _checked_rules(
 
 
 def _reports(rule: Rule, result: ParseResult, view: View | None) -> list[Report]:
+    """Return what a rule reports; of several reports on one place the first."""
     reports = [*result.reports.get(rule.name, ()), *(rule.check(view) or () if view else ())]
-    if len(reports) < 2:
-        return reports
     return list({report.at: report for report in reversed(reports)}.values())[::-1]
 
 
@@ -89,7 +88,7 @@ def _drop_cascades(found: _Found, levels: Mapping[Rule, Severity]) -> None:
         for report in reports
     }
     for rule, reports in found.items():
-        if removed and rule.name != "push-key-on-pull":
+        if rule.name != "push-key-on-pull":
             found[rule] = [report for report in reports if report.path not in removed]
 
 
