@@ -471,7 +471,7 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         _concurrency,
     ),
     "shared slots": Statement(
-        rf"{_WAIT} for a slot: this server makes at most (?P<threads>\d+) attempts at the same "
+        rf"{_WAIT} for a slot: this server makes at most (?P<threads>\d+) attempts? at the same "
         rf"time(?: and keeps (?P<kept>\d+) of them for other queues)?; (?P<of>.+) are running"
         rf"{_PACE}",
         _shared,

@@ -26,7 +26,7 @@ from pullqueue.runtime.situation import MINUTE
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Bytes, Count, Maybe, Model, Time, about, iso
 from pullqueue.tasks import TombstonedTaskError
-from pullqueue.text import quoted
+from pullqueue.text import counted, quoted
 
 _RPC = re.compile("([A-Z][A-Za-z]*?)(Task|Queue)s?")
 """A method of Cloud Tasks over gRPC; REST has the same methods by other names."""
@@ -311,7 +311,7 @@ def _contains(logged: Request, text: str) -> bool:
 def clear_requests(state: ServerState) -> Count:
     """Delete the record of the requests."""
     deleted = state.requests.clear()
-    state.activity.record(f"deleted the record of {deleted} requests")
+    state.activity.record(f"deleted the record of {counted(deleted, 'request')}")
     return deleted
 
 

@@ -132,8 +132,9 @@ def _shared_slots(now: Situation) -> Found | None:
     free = delivery.threads - busy.total()
     keeps = f" and keeps {free} of them for other queues" if free > 0 else ""
     text = (
-        f"{_due_wait(now)} for a slot: this server makes at most {delivery.threads} attempts at "
-        f"the same time{keeps}; {', '.join(of)} are running"
+        f"{_due_wait(now)} for a slot: this server makes at most "
+        f"{counted(delivery.threads, 'attempt')} at the same time{keeps}; {', '.join(of)} are "
+        "running"
     )
     return Found(now.due, f"{text}{_pace(now)}", now.wait_severity)
 

@@ -72,6 +72,7 @@ def test_actions_are_recorded_and_logged(
     control: ControlClient, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pullqueue.activity")
+    control.send("GET", "/nowhere")
     emulator.queue("pull").add_many([NewTask(name=name) for name in "abc"])
     control.post("/queues/pull/pause")
     control.post("/queues/pull/change", {"action": "delete", "tasks": ["a", "gone"]})
@@ -81,6 +82,7 @@ def test_actions_are_recorded_and_logged(
     fault = {"kind": "fail", "call": "attempt", "queues": ["push"], "status": 503, "times": 2}
     control.post("/faults", fault)
     control.call("DELETE", "/faults/1")
+    control.call("DELETE", "/requests")
     control.post("/clock", {"advance": 5})
     control.post("/reset")
 
@@ -93,6 +95,7 @@ def test_actions_are_recorded_and_logged(
         "deleted 4 tasks of queue pull with state=available, tag=t: n0, n1, n2 and 1 more",
         "set fault 1: fail attempt, status=503, queues=push, times=2",
         "removed fault 1: fail attempt, status=503, queues=push, times=2",
+        "deleted the record of 1 request",
         "moved the clock to 2026-01-01 00:00:05",
         "reset the server: 0 tasks deleted",
     ]

@@ -26,7 +26,7 @@ from pullqueue.lint.rules.base import (
     write_fix,
     wrong_values,
 )
-from pullqueue.text import shorten
+from pullqueue.text import counted, shorten
 
 _SLACK = 30
 
@@ -311,6 +311,6 @@ def doublings_pointless(view: View) -> Iterator[Report]:
         if (entry.integer or 0) > needed + _SLACK:
             message = (
                 f"max_doublings is {entry.shown}, but the longest backoff is reached "
-                f"after {needed} doublings: write a smaller number"
+                f"after {counted(needed, 'doubling')}: write a smaller number"
             )
             yield entry.report(message)
