@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import groupby
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.engine.events import MINUTE_USEC, EventKind
@@ -61,27 +62,26 @@ def _time(text: str) -> datetime:
 def _exhausted(state: ServerState) -> Iterator[Failure]:
     """Yield how many tasks of each queue were exhausted, those of adjacent minutes together."""
     for queue in list_shown_queues(state):
-        found, end_usec = None, 0
         flow = queue.flow(since_usec=0).items()
-        minutes = [(usec, n) for usec, kinds in flow if (n := kinds.get(EventKind.EXHAUSTED))]
-        tasks = queue.exhausted if minutes else []
+        counts = {
+            usec // MINUTE_USEC: n for usec, kinds in flow if (n := kinds.get(EventKind.EXHAUSTED))
+        }
+        tasks = queue.exhausted if counts else []
         kept = Counter(failed_usec(task) // MINUTE_USEC for task in tasks)
-        for minute_usec, exhausted in minutes:
-            if found is not None and minute_usec > end_usec:
-                yield found
-                found = None
-            end_usec = minute_usec + MINUTE_USEC
-            found = found or Failure(from_usec(minute_usec).isoformat(), "", 0, queue.name)
-            found.last = from_usec(minute_usec).isoformat()
-            found.count += exhausted
-            found.recorded += kept[minute_usec // MINUTE_USEC]
-            found.text = f"{count_tasks(found.count)} of queue {queue.name} exhausted"
-            if found.count > max(1, found.recorded):  # one that was requeued may count again
-                found.text = f"tasks of queue {queue.name} exhausted {found.count} times"
-            if found.recorded < found.count:
-                found.text += f", {found.recorded or 'none'} of them still"
-        if found is not None:
-            yield found
+        # Of adjacent minutes the difference from their place is the same.
+        for _, adjacent in groupby(enumerate(counts), key=lambda each: each[1] - each[0]):
+            minutes = [minute for _, minute in adjacent]
+            count = sum(counts[each] for each in minutes)
+            recorded = sum(kept[each] for each in minutes)
+            text = f"{count_tasks(count)} of queue {queue.name} exhausted"
+            if count > max(1, recorded):  # one that was requeued may count again
+                text = f"tasks of queue {queue.name} exhausted {count} times"
+            if recorded < count:
+                text += f", {recorded or 'none'} of them still"
+            first, last = (
+                from_usec(each * MINUTE_USEC).isoformat() for each in (minutes[0], minutes[-1])
+            )
+            yield Failure(first, last, count, queue.name, recorded=recorded, text=text)
 
 
 @operation("GET", "/workers", key="workers")
