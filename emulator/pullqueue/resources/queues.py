@@ -190,7 +190,8 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
             "neither tasks nor a filter: send tasks, state, tag, status, reason, search or all"
         )
     else:
-        names = [task.name for task in matching_tasks(found, body, exhausted=exhausted)]
+        state_of_tasks = EXHAUSTED if exhausted else given(body.state)
+        names = [task.name for task in matching_tasks(found, body, state_of_tasks)]
     failed: dict[str, str]
     if body.action == "requeue":
         changed, failed = _requeue(found, names)

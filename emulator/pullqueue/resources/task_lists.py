@@ -162,7 +162,7 @@ def list_exhausted(state: ServerState, query: ExhaustedQuery) -> Tasks:
     found = [
         (task, queue)
         for queue in chosen_queues(state, query.queue)
-        for task in matching_tasks(queue, query, exhausted=True)
+        for task in matching_tasks(queue, query, EXHAUSTED)
     ]
     found.sort(key=lambda pair: pair[0].eta_usec, reverse=True)
     found.sort(key=lambda pair: pair[0].name != query.search)
@@ -181,14 +181,18 @@ def chosen_queues(state: ServerState, name: Maybe[str]) -> Sequence[Queue]:
     return state.emulator.queues if isinstance(name, UnsetType) else [state.emulator.queue(name)]
 
 
-def matching_tasks(queue: Queue, chosen: TaskFilter, *, exhausted: bool) -> Iterator[Task]:
-    """Yield all tasks that match a filter; exhausted ones are the latest first."""
-    if exhausted:
+def matching_tasks(
+    queue: Queue, chosen: TaskFilter, state: str | None, *, client: str = ""
+) -> Iterator[Task]:
+    """Yield all tasks in a state, or in any but exhausted, that match a filter.
+
+    Exhausted ones are the latest first. With a `client`, those that it has leased.
+    """
+    if state == EXHAUSTED:
         return select(reversed(queue.exhausted), chosen, queue.now_usec())
-    state, tag = given(getattr(chosen, "state", UNSET)), given(chosen.tag)
     in_state = None if state is None else TaskState(state)
-    found = walk(queue, page=_PAGE, state=in_state, tag=tag)
-    if client := getattr(chosen, "client", ""):
+    found = walk(queue, page=_PAGE, state=in_state, tag=given(chosen.tag))
+    if client:
         found = _leased_by(queue, found, client)
     return select(found, chosen, queue.now_usec())
 
@@ -216,11 +220,11 @@ def select(tasks: Iterator[Task], chosen: TaskFilter, now_usec: int) -> Iterator
 def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int]:
     """Return a page in any order, and how many tasks match."""
     end = query.offset + query.limit
-    exhausted = query.state == EXHAUSTED
-    matching = islice(matching_tasks(queue, query, exhausted=exhausted), _SEARCHED_TASKS)
-    total: int | None = None
-    if not (exhausted or query.is_limited):  # it is known without looking at all
-        total = getattr(queue.fetch_statistics(), given(query.state) or "tasks")
+    state, total = given(query.state), None
+    found = matching_tasks(queue, query, state, client=query.client)
+    matching = islice(found, _SEARCHED_TASKS)
+    if not (state == EXHAUSTED or query.is_limited):  # it is known without looking at all
+        total = getattr(queue.fetch_statistics(), state or "tasks")
     counter = count()
     counted = (task for task, _ in zip(matching, counter, strict=False))
     is_by_eta = query.sort == "eta" and not query.descending
