@@ -222,15 +222,12 @@ class Actions:
     @action("/clock")
     def move_clock(self, form: Form) -> Notice:
         """Move the clock forward by a time span, or to a time."""
-        by: float = parse_query(form.given("by"), _Numbers).by
-        deliver = bool(form.text("deliver"))
-        body = ClockMove(
-            advance=by * SECONDS_PER_UNIT.get(form.text("unit"), 1),
-            deliver=deliver,
-            seconds=_CALL_SECONDS,
-        )
+        body = ClockMove(deliver=bool(form.text("deliver")), seconds=_CALL_SECONDS)
         if target := form.text("move_to"):
-            body = ClockMove(move_to=_in_utc(target), deliver=deliver, seconds=_CALL_SECONDS)
+            body.move_to = _in_utc(target)
+        else:
+            by = parse_query(form.given("by"), _Numbers).by
+            body.advance = by * SECONDS_PER_UNIT.get(form.text("unit"), 1)
         moved = move_clock(self._state, body)
         details = [_step_text(step) for step in moved.steps] or ["No task was affected."]
         text = f"It is {instant(moved.now)} now."

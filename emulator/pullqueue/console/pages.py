@@ -70,6 +70,9 @@ from pullqueue.text import shorten
 _PAGE_SIZE = "100"
 _TASK_QUERY = ("state", "tag", "search", "pattern", "sort", "limit")
 _FAILURES_QUERY = ("queue", "tag", "search", "status", "pattern", "since", "until")
+_REQUESTS_QUERY = (
+    *("queue", "task", "client", "interface", "status", "since", "failure", "fault", "search"),
+)
 _STATES = {
     QueueMode.PULL: ("available", "leased", "scheduled", EXHAUSTED),
     QueueMode.PUSH: ("available", "running", "retrying", "scheduled", EXHAUSTED),
@@ -254,10 +257,7 @@ class Pages(Questions):
     @page("/requests", in_menu=True)
     def requests(self) -> Response:
         """Return the page of the latest requests to the APIs."""
-        chosen = _chosen(
-            *("queue", "task", "client", "interface", "status", "since"),
-            *("failure", "fault", "search"),
-        )
+        chosen = _chosen(*_REQUESTS_QUERY)
         query = parse_query({"limit": "50", **chosen, **_chosen("before")}, RequestQuery)
         listed = list_requests(self._state, query)
         return self._page(

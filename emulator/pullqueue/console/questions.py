@@ -167,15 +167,15 @@ class Questions:
         # The page of an error may be shown because the store does not respond.
         if status == 200:
             values["summary"] = get_summary(self._state)
-        absent = {
-            *([] if self._state.cron.states else ["cron"]),
-            *([] if self._state.mails else ["mails"]),
-            *([] if services and services.has_entities else ["entities"]),
+        contents = {
+            "cron": self._state.cron.states,
+            "mails": self._state.mails,
+            "entities": services and services.has_entities,
         }
         known = {
             "config": {"file": emulator.config.file, "problem": file.problem if file else None},
             "clock": {"now": now, "manual": isinstance(emulator.clock, ManualClock)},
-            "menu": [name for name in MENU if name not in absent],
+            "menu": [name for name in MENU if contents.get(name, True)],
             "section": SECTIONS.get(template),
             "notice": notice,
             "form": notice or Notice(text=""),
