@@ -538,7 +538,7 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         _exhausted,
     ),
     "faults": Statement(
-        r"(?P<faults>fault .+?)(?: and (?P<others>\d+) others?)? can trigger on the next attempts",
+        r"(?P<faults>fault .+?)(?: and (?P<others>\d+) more)? can trigger on the next attempts",
         _faults,
     ),
 }

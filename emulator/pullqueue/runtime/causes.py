@@ -7,7 +7,7 @@ has all causes that apply: what stops the queue, what happened, what its tasks w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.push.request import effective_request, find_target
@@ -242,8 +242,7 @@ def _exhausted(now: Situation) -> Found | None:
     return Found(exhausted, text, "warning")
 
 
-Explain: TypeAlias = Callable[[Situation], Found | None]
-CAUSES: Final[Mapping[str, Explain]] = {
+CAUSES: Final[Mapping[str, Callable[[Situation], Found | None]]] = {
     "disabled": _disabled,
     "paused": _paused,
     "rate 0": _rate_0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -20,7 +20,7 @@ from pullqueue.runtime.fault_registry import FaultResource
 from pullqueue.runtime.situation import Found, Severity, Situation
 from pullqueue.runtime.state import ServerState
 from pullqueue.tasks import AttemptResult, result_text
-from pullqueue.text import counted
+from pullqueue.text import counted, list_first
 
 _FAILING_SHARE: Final = 0.5
 """Share of attempts that fail from which on a queue fails as a whole."""
@@ -130,28 +130,21 @@ def name_results(results: Mapping[AttemptResult, int], total: int, kinds: Mappin
     An example is `30 x status 500 (CMYK), 12 by fault 2 (fail)`. Reasons that have a pattern in
     common are one result. `kinds` are those of the faults that are set, by number.
     """
-    groups: defaultdict[tuple[object, ...], Counter[AttemptResult]] = defaultdict(Counter)
+    groups: defaultdict[AttemptResult, Counter[AttemptResult]] = defaultdict(Counter)
     for result, count in results.items():
-        pattern = find_pattern(result.reason or "")
-        key = (result.status, pattern) if result.fault is None else (result.fault,)
-        groups[key][result] += count
+        common = result._replace(reason=find_pattern(result.reason or ""))
+        groups[common][result] += count
     named: Counter[str] = Counter()
-    for group in groups.values():
-        named[_name_group(group, kinds)] += group.total()
+    for common, group in groups.items():
+        named[name_result(common if len(group) > 1 else next(iter(group)), kinds)] += group.total()
     shown = sorted(named.items(), key=lambda each: (-each[1], each[0]))[:_RESULTS]
     if len(named) == 1 and shown[0][1] == total:
         name = shown[0][0]
         return f"by {name}" if name.startswith("fault") else name
     parts = [f"{count} {'by' if name.startswith('fault') else 'x'} {name}" for name, count in shown]
-    others = total - sum(count for _, count in shown)
-    return ", ".join([*parts, *([counted(others, "other")] if others else [])])
-
-
-def _name_group(group: Iterable[AttemptResult], kinds: Mapping[int, str]) -> str:
-    first, *others = group
-    if others and first.fault is None:
-        first = first._replace(reason=find_pattern(first.reason or ""))
-    return name_result(first, kinds)
+    if others := total - sum(count for _, count in shown):
+        parts.append(counted(others, "other"))
+    return ", ".join(parts)
 
 
 def name_result(result: AttemptResult, kinds: Mapping[int, str]) -> str:
@@ -192,10 +185,8 @@ def next_faults(now: Situation) -> Found | None:
     ]
     if not faults:
         return None
-    names = ", ".join(f"fault {each.number} ({each.kind})" for each in faults[:_RESULTS])
-    others = len(faults) - _RESULTS
-    more = f" and {counted(others, 'other')}" if others > 0 else ""
-    return Found(now.numbers.tasks, f"{names}{more} can trigger on the next attempts")
+    names = list_first([f"fault {each.number} ({each.kind})" for each in faults], _RESULTS)
+    return Found(now.numbers.tasks, f"{names} can trigger on the next attempts")
 
 
 def _can_trigger(now: Situation, fault: FaultResource) -> bool:

@@ -523,7 +523,7 @@ def test_a_fault_is_named_with_what_it_has_caused(
 
 
 @pytest.mark.parametrize(
-    ("count", "more"), [(2, ""), (3, ", fault 3 (fail)"), (4, ", fault 3 (fail) and 1 other")]
+    ("count", "more"), [(2, ""), (3, ", fault 3 (fail)"), (4, ", fault 3 (fail) and 1 more")]
 )
 def test_faults_that_can_trigger_on_the_next_attempts_are_named(
     state: ServerState, count: int, more: str, push: Queue
