@@ -8,7 +8,7 @@ from flask import Blueprint, Response, request
 
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.requests import Parameters, as_json, read_body, served
-from pullqueue.api.tokens import GrantError, Tokens, missing_extra
+from pullqueue.api.tokens import GrantError, Tokens, needs_extra
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.push.tokens import ALGORITHM, TokenSigner, certificates, key_set
 
@@ -62,10 +62,9 @@ def describe_certificate() -> Response:
 
 
 def _public(key: Callable[[], Json]) -> Response:
-    try:
-        return _response(key())
-    except ImportError:
-        raise missing_extra() from None
+    with needs_extra():
+        found = key()
+    return _response(found)
 
 
 @blueprint.get("/.well-known/openid-configuration")

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import secrets
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -128,11 +129,9 @@ class Tokens:
         Raises:
             ApiError: the extra `auth` is not installed.
         """
-        try:
+        with needs_extra():
             from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow
             from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415
-        except ImportError:
-            raise missing_extra() from None
 
         private = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
         pem = private.private_bytes(
@@ -206,10 +205,8 @@ class Tokens:
 
     def _verified(self, assertion: str, *, audience: str | None = None) -> dict[str, Any]:
         """Return the claims of a JWT for the token endpoint, or for an audience."""
-        try:
+        with needs_extra():
             import jwt  # noqa: PLC0415 - slow to import
-        except ImportError:
-            raise missing_extra() from None
         try:
             unverified = jwt.decode_complete(assertion, options={"verify_signature": False})
             claims = unverified["payload"]
@@ -251,10 +248,14 @@ class Tokens:
             ) from None
 
 
-def missing_extra() -> ApiError:
-    """Return the error where the extra `auth` is not installed."""
-    return ApiError(
-        "keys of service accounts and ID tokens need an extra where the server runs: "
-        f"{install_command('auth')}",
-        status=501,
-    )
+@contextmanager
+def needs_extra() -> Iterator[None]:
+    """Raise an ApiError where a block imports what the extra `auth` installs, and it is not."""
+    try:
+        yield
+    except ImportError:
+        raise ApiError(
+            "keys of service accounts and ID tokens need an extra where the server runs: "
+            f"{install_command('auth')}",
+            status=501,
+        ) from None
