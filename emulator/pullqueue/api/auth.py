@@ -61,7 +61,12 @@ class Authorizer:
         """Authenticate a request; the log of requests finds the e-mail address in `flask.g`."""
         if not self._enforced:
             return None
-        text = _token_text(request, parameters)
+        text = (
+            bearer_text(request.headers.get("Authorization", ""))
+            or parameters.text("access_token")
+            or parameters.text("oauth_token")
+            or ""
+        )
         if token := self._tokens.find(text):
             g.caller = token.email
             amend_origin(client=token.email)
@@ -125,15 +130,6 @@ def bearer_text(header: str) -> str:
 def _lower(email: str) -> bytes:
     """Lower the ASCII letters alone: others, such as U+017F, would become an `s`."""
     return email.encode("utf-8", "surrogatepass").lower()
-
-
-def _token_text(request: Request, parameters: Parameters) -> str:
-    return (
-        bearer_text(request.headers.get("Authorization", ""))
-        or parameters.text("access_token")
-        or parameters.text("oauth_token")
-        or ""
-    )
 
 
 def _unauthorized(

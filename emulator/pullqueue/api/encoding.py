@@ -14,7 +14,6 @@ Json: TypeAlias = dict[str, Any]
 JSON_TYPE = "application/json; charset=UTF-8"
 """Some clients parse no other content type."""
 
-_FASTEST = 1
 _DELETE = b"\x7f"
 """The one character of ASCII that Python's json escapes and msgspec does not."""
 
@@ -40,4 +39,4 @@ def status_line(status: int) -> str:
 
 def zipped(body: bytes) -> bytes:
     """Return a body compressed for a response that is read once, on the same machine."""
-    return gzip.compress(body, _FASTEST, mtime=0)
+    return gzip.compress(body, compresslevel=1, mtime=0)

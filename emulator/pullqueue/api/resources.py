@@ -25,7 +25,6 @@ LEASED_KIND: Final = "taskqueue#tasks"
 LISTED_KIND: Final = "taskqueues#tasks"
 
 _BASE64_DIGITS = f"{ascii_letters}{digits}-_".encode()
-_MAX_PADDING = 2
 _INT64 = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _TO_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _FROM_URL_SAFE = bytes.maketrans(b"-_", b"+/")
@@ -98,7 +97,7 @@ def decode_payload(text: str) -> bytes:
     """Decode URL-safe base64; padding may be missing, and stray bits at the end are dropped."""
     encoded = text.rstrip("=").encode(errors="replace")
     # `translate` is much faster than a pattern on a large payload.
-    if encoded.translate(None, _BASE64_DIGITS) or len(text) - len(encoded) > _MAX_PADDING:
+    if encoded.translate(None, _BASE64_DIGITS) or len(text) - len(encoded) > 2:
         raise _invalid_payload("use only A-Z a-z 0-9 - _")
     try:
         return binascii.a2b_base64(encoded.translate(_FROM_URL_SAFE) + b"=" * (-len(encoded) % 4))

@@ -45,11 +45,7 @@ GOOGLE_AUDIENCES = (
 google-auth, of Node's gtoken 2, and of oauth2client and gtoken 1."""
 
 _PREFIX = "pullqueue-"
-_SECRET_BYTES = 32
-_KEY_BITS = 2048
 _LEEWAY_SECONDS = 60
-_MAX_KEYS = 1000
-_JWT_DOTS = 2
 
 
 class GrantError(PullQueueError):
@@ -84,9 +80,9 @@ class Tokens:
 
     def __init__(self, clock: Clock) -> None:
         """Make tokens and keys that expire by the emulator's clock and are valid here alone."""
-        secret = secrets.token_hex(_SECRET_BYTES)
+        secret = secrets.token_hex()
         self._clock = clock
-        self._made: deque[_Key] = deque(maxlen=_MAX_KEYS)
+        self._made: deque[_Key] = deque(maxlen=1000)
         # JSON, and so a claim of a client's, can hold what UTF-8 cannot.
         in_ascii = {"ensure_ascii": True}
         self._token_texts = URLSafeSerializer(secret, salt="token", serializer_kwargs=in_ascii)
@@ -133,7 +129,7 @@ class Tokens:
             from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow
             from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415
 
-        private = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
+        private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         pem = private.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -187,7 +183,7 @@ class Tokens:
 
         It is for an audience, and then for all of `scopes`, or for the scopes that it names.
         """
-        if text.count(".") != _JWT_DOTS:
+        if text.count(".") != 2:
             return None
         try:
             claims = self._verified(text, audience=audience)

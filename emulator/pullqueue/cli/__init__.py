@@ -137,11 +137,6 @@ def completion(*, shell: str) -> None:
     shell_complete(pullqueue, {}, "pullqueue", "_PULLQUEUE_COMPLETE", f"{shell}_source")
 
 
-def _is_plain() -> bool:
-    """Return whether the terminal shows, or is to show, neither colour nor bold text."""
-    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status.
 
@@ -150,12 +145,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     `arguments` are those of the process by default.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     try:
         status = pullqueue.main(
             args=given,
             prog_name="pullqueue",
             standalone_mode=False,
-            color=False if _is_plain() else None,
+            color=False if is_plain else None,
         )
     except Exception as error:  # noqa: BLE001 - reported, or logged with its traceback
         # What follows `--` are the arguments of another program.

@@ -27,7 +27,6 @@ from pullqueue.structs import Positive, given
 from pullqueue.tasks import NewTask as EngineTask
 from pullqueue.text import quoted, shorten
 
-_LIMITS = Limits()
 _EXAMPLE = "write the names of queues, each with a list of tasks, such as `pull-queue: [work]`"
 _MAX_DEPTH = 200
 _TOO_DEEP = "nested too deeply: use flatter data"
@@ -39,7 +38,6 @@ _MESSAGES: Final = {
     "yaml-tag": "tags, and a plain `=` or `<<`, are not supported: put the value in quotes",
 }
 """What a rule of queue.yaml means here, where its own message does not fit."""
-_PERMITTED: Final = frozenset({"yaml-directive"})
 _ADVICE: Final = {
     "count": "use a whole number, 1 or more",
     "countdown": "use a number of seconds",
@@ -91,7 +89,7 @@ def _refuse(source: Source, reports: Reports) -> None:
         (report.at.start, _MESSAGES.get(rule, report.message))
         for rule, found in reports.items()
         for report in found
-        if rule not in _PERMITTED
+        if rule != "yaml-directive"  # is permitted here
     ]
     if problems:
         offset, message = min(problems)
@@ -219,4 +217,4 @@ def _check(task: SeedTask) -> None:
     sent = given(task.request)
     request = None if sent is None else sent.http_request
     new = EngineTask(payload, given(task.name), given(task.tag), request=request)
-    check_new_tasks([new], _LIMITS, lambda: 0)
+    check_new_tasks([new], Limits(), lambda: 0)

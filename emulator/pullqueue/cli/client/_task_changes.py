@@ -145,12 +145,14 @@ def _chosen(names: tuple[str, ...], options: Json) -> Json:
 
 def _change(client: Client, queue: str | None, done: str, **change: object) -> int:
     """Change many tasks of a queue, or of all with exhausted ones; return 1 if some cannot be."""
-    answer: Json = {"changed": 0, "failed": {}}
-    for name in [queue] if queue else client.get("/summary")["exhausted"]:
-        of_queue = client.post(queue_path(name, "change"), **change)
-        answer["changed"] += of_queue["changed"]
-        place = "" if queue else f"{name}/"
-        answer["failed"] |= {f"{place}{task}": why for task, why in of_queue["failed"].items()}
+    if queue:
+        answer = client.post(queue_path(queue, "change"), **change)
+    else:
+        answer = {"changed": 0, "failed": {}}
+        for name in client.get("/summary")["exhausted"]:
+            of_queue = client.post(queue_path(name, "change"), **change)
+            answer["changed"] += of_queue["changed"]
+            answer["failed"] |= {f"{name}/{task}": why for task, why in of_queue["failed"].items()}
     show(answer, f"{answer['changed']} {done}")
     for name, reason in answer["failed"].items():
         note(f"{name} {reason}")

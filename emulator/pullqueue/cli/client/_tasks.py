@@ -16,7 +16,6 @@ from pullqueue.limits import Limits
 from pullqueue.tasks import count_tasks, result_text
 from pullqueue.text import format_span, quoted
 
-_LIMITS = Limits()
 FAILED = "attempt failed"
 """The kind of the event."""
 _TITLES = {
@@ -30,7 +29,7 @@ CUT = ("PAYLOAD", *(tag for tag, _ in _TITLES.values()), "STATE", "TASK")
 
 seconds_option = click.option(
     "--seconds",
-    type=Duration(0, _LIMITS.lease_seconds),
+    type=Duration(0, Limits().lease_seconds),
     default=60,
     help="Lease duration, in seconds or such as 1h.",
 )

@@ -20,7 +20,6 @@ from pullqueue.limits import Limits
 from pullqueue.push.addresses import KEPT
 from pullqueue.tasks import result_text, why_in_use
 
-_LIMITS = Limits()
 _SUCCEEDED = "attempt succeeded"
 _ATTEMPT_SECONDS = 10
 _POLL_SECONDS = 0.05
@@ -225,7 +224,7 @@ def _end_of_attempt(client: Client, path: str, number: int) -> Json | None:
 @click.option(
     "--max",
     "count",
-    type=click.IntRange(1, _LIMITS.tasks_per_lease),
+    type=click.IntRange(1, Limits().tasks_per_lease),
     default=1,
     help="Maximum number of tasks.",
 )
