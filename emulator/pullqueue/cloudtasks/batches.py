@@ -95,7 +95,7 @@ def _operation(
     metadata.state = metadata.PARTIALLY_SUCCEEDED if failures else metadata.SUCCEEDED
     for index, error in failures.items():
         metadata.failed_requests[index].CopyFrom(build_status(error))
-    location = call.name._replace(queue="", task="")
+    location = call.name._replace(queue="")
     operation = call.message("Operation", name=f"{location}/operations/{uuid4()}", done=True)
     operation.metadata.Pack(metadata)
     if len(failures) == count:

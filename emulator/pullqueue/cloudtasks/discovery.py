@@ -87,7 +87,7 @@ def _method(method: Method) -> dict[str, Any]:
     request = message_class(method.version, method.request).DESCRIPTOR
     if method.body != "*" and method.resource:
         for field, shape in _properties(request).items():
-            if field not in (method.field.partition(".")[0], method.body):
+            if field not in (method.field, method.body):
                 parameters[field] = {**shape, "location": "query"}
     version = f"{method.version}/" if method.resource else ""
     variable = f"{{+{name}}}" if method.resource else ""

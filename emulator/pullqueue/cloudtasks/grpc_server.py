@@ -233,7 +233,7 @@ def _shortened(error: CloudTasksError) -> CloudTasksError:
 
 
 def _cut(text: str) -> str:
-    data = text.encode("utf-8", "replace")
+    data = text.encode()
     if len(data) <= _TEXT_BYTES:
         return data.decode()
     return data[:_TEXT_BYTES].decode("utf-8", "ignore") + "..."

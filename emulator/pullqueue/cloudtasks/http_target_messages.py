@@ -109,7 +109,7 @@ def write_token(message: Message, token: RequestToken | None) -> None:
 
 def _encode(part: str) -> str:
     """Return a part of a URL with what is not valid there percent-encoded, as in URLs of tasks."""
-    return _not_in_a_url.sub(lambda match: quote(match[0], safe=""), part)
+    return _not_in_a_url.sub(lambda match: quote(match[0]), part)
 
 
 def _check_headers(headers: tuple[tuple[str, str], ...], most: int) -> None:

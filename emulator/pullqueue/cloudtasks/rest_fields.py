@@ -104,17 +104,16 @@ def not_json(data: bytes, problem: str) -> CloudTasksError:
 def _describe_end(text: str) -> str:
     """Return what the parser says of a text that ends too early: what it expects next."""
     outer: list[str] = []
-    has_colon = [False]
     last = ""
     for last in _TOKEN.findall(text):
         if last in ("{", "["):
             outer.append(last)
-            has_colon.append(False)
         elif last in ("}", "]"):
             outer.pop()
-            has_colon.pop()
-        elif last in (":", ","):
-            has_colon[-1] = last == ":"
+        elif last == ":":
+            outer[-1] = ":"
+        elif last == "," and outer[-1] == ":":
+            outer[-1] = "{"
     if last.startswith('"') and (last == '"' or not last.endswith('"')):
         return "Closing quote expected in string."
     if not outer or last == ":":
@@ -125,7 +124,8 @@ def _describe_end(text: str) -> str:
     elif last in ("{", ","):
         expected = "an object key or }."
     else:
-        expected = ", or } after key:value pair." if has_colon[-1] else ": between key:value pair."
+        is_pair = outer[-1] == ":"
+        expected = ", or } after key:value pair." if is_pair else ": between key:value pair."
     return f"Unexpected end of string. Expected {expected}"
 
 
@@ -198,9 +198,8 @@ def _invalid_values(field: Any, value: object, path: str) -> Iterator[Violation]
 
 def _second_of(oneof: str, name: str, path: str) -> Violation:
     """Return what is wrong with a second field of those of which a message has one."""
-    place = f" at '{path}'" if path else ""
     problem = f"oneof field '{oneof}' is already set. Cannot set '{name}'"
-    return Violation(path, f"Invalid value{place} (oneof), {problem}")
+    return Violation(path, f"Invalid value at '{path}' (oneof), {problem}")
 
 
 def _unknown_name(name: str, path: str, problem: str) -> Violation:

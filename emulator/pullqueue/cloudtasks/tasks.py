@@ -76,10 +76,8 @@ def buffer_task(call: Call) -> Message:
     task = call.message("Task")
     if request.task_id:
         task.name = f"{call.name}/tasks/{request.task_id}"
-    scheme = target.scheme or "https"
-    port = f":{target.port}" if target.port else ""
     sent = task.http_request
-    sent.url = override_url(f"{scheme}://{target.host}{port}", target)
+    sent.url = override_url(f"{target.scheme or 'https'}://{target.host}", target)
     messages.write_method(sent, call.method.verb)
     if request.body.data and call.method.verb in METHODS_WITH_BODY:
         sent.body = request.body.data

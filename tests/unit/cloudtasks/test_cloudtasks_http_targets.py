@@ -335,7 +335,10 @@ class TestServiceAccounts:
             call("CreateTask", parent=MADE, task={"httpRequest": request})
         recorded, _, advice = str(refusal.value).partition(" (task.")
         assert recorded == f"PERMISSION_DENIED: {NO_ACT_AS}"
-        assert advice.endswith(': did you mean "workers@app.iam.gserviceaccount.com"?)')
+        assert advice == (
+            f'http_request.oidc_token.service_account_email is "{EMAIL}", which is not one of the '
+            'service accounts that were named: did you mean "workers@app.iam.gserviceaccount.com"?)'
+        )
         assert call("ListTasks", parent=MADE) == {}
 
     def test_a_queue_of_another_is_refused_and_not_made(

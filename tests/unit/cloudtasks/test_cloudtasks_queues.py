@@ -178,8 +178,19 @@ class TestGetQueue:
     ) -> None:
         """Which the caller cannot use, as production answers."""
         denied, name = r"Permission denied on resource project 87ec33c5-38\.", "87ec33c5-38/x/y"
-        with refused("PERMISSION_DENIED", rf'{denied} \({field} is "{name}": use projects/PROJECT'):
+        text = rf'{denied} \({field} is "{name}": use projects/PROJECT'
+        with refused("PERMISSION_DENIED", text) as caught:
             grpc_api(method, **{field: name})
+        assert caught.value.details[0] == {
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": "CONSUMER_INVALID",
+            "domain": "googleapis.com",
+            "metadata": {
+                "consumer": "projects/87ec33c5-38",
+                "containerInfo": "87ec33c5-38",
+                "service": "cloudtasks.googleapis.com",
+            },
+        }
 
     @in_v2
     def test_v2_lists_no_pull_queues_and_can_purge_them(self, call: Call) -> None:
@@ -347,9 +358,10 @@ class TestCreateQueue:
 
         assert created["retryConfig"]["maxAttempts"] == (-1 if before == "PULL" else 100)
         assert call("UpdateQueue", queue=created) == created
-        text = f"queue.type is {after}, and the queue is a {before.lower()} queue"
-        with refused("INVALID_ARGUMENT", text):
-            call("UpdateQueue", queue={"name": MADE, "type": after}, updateMask="type")
+        for kind in (after, 77):
+            rest = f"a {before.lower()} queue: leave it out, or create another queue$"
+            with refused("INVALID_ARGUMENT", f"queue.type is {kind}, and the queue is {rest}"):
+                call("UpdateQueue", queue={"name": MADE, "type": kind}, updateMask="type")
         assert call("UpdateQueue", queue={"name": MADE})["type"] == before
 
     @in_v2

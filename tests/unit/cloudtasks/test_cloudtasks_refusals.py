@@ -67,7 +67,7 @@ refuse(
     "ListTasks",
     *(
         ({"pageToken": token}, "page_token is")
-        for token in ("x", "é", "MS0", "LTE=", "\n", "OTk5OTk5OTk5OTk5OTk5OTk5OTkgMQ==")
+        for token in ("x", "é", "MS0", "LTE=", "\n", "MSAx!", "OTk5OTk5OTk5OTk5OTk5OTk5OTkgMQ==")
     ),
     ({"pageSize": -1}, "page_size is -1: use 0 to 2147483647"),
     parent=PULL,
@@ -175,11 +175,15 @@ refuse(
 )
 for method in ("GetQueue", "PauseQueue", "DeleteQueue"):
     refuse(V2, method, ({"name": PULL}, '"pull" is a pull queue: .* use v2beta2'), code=FAILED)
+FILTERS = (
+    r"name:TEXT, state=RUNNING \(or PAUSED, DISABLED\), pull_target:\* or "
+    r"app_engine_http_target:\*"
+)
 refuse(
     V2BETA2,
     "ListQueues",
     *(
-        ({"filter": text}, "use name:TEXT")
+        ({"filter": text}, f'filter is "{text}": use {FILTERS}$')
         for text in ("x", "state=STOPPED", "state!=RUNNING", "pull_target:x")
     ),
     ({"pageToken": "MSAx"}, "page_token is"),
@@ -255,7 +259,7 @@ refuse_queue(
         (HEADERS, [{"header": {"key": key}}], f'~ have the name "{shown}": use ASCII letters')
         for key, shown in (("a b", "a b"), ("", ""), ("a:", "a:"), ("\x7f", r"\\x7f"))
     ),
-    (HEADERS, [{"header": {"key": "a", "value": "\n"}}], "control characters"),
+    (HEADERS, [{"header": {"key": "a", "value": "\n"}}], '~ have control characters in "a"$'),
     (
         HEADERS,
         [{"header": {"key": "a", "value": "b" * 81_919}}],

@@ -33,6 +33,7 @@ VALUES: tuple[tuple[str, Any, str | None], ...] = (
     ("max_backoff", "", ILLEGAL),
     ("max_backoff", "s", f"{FORMAT} seconds"),
     ("max_backoff", "one s", f"{FORMAT} seconds"),
+    ("max_backoff", "1xs", f"{FORMAT} seconds"),
     ("max_backoff", "123.DEFs", f"{FORMAT} nano seconds"),
     ("max_backoff", 1, "Invalid data type for duration, value is 1"),
     ("max_backoff", True, "Invalid data type for duration, value is true"),
@@ -57,6 +58,7 @@ VALUES: tuple[tuple[str, Any, str | None], ...] = (
     ("max_attempts", 1.5, "1.5"),
     ("max_attempts", "many", '"many"'),
     ("max_attempts", "", '""'),
+    ("max_attempts", "é" * 300, f'"{"é" * 199}'),
     ("max_attempts", False, "false"),
     ("max_attempts", {}, "Starting an object on a scalar field"),
     ("max_dispatches_per_second", 1.7e308, None),
@@ -306,3 +308,5 @@ def test_what_is_not_json_is_refused_with_its_place(
     if isinstance(place, int):
         place = f"\n{body.decode()}\n{' ' * place}^"
     assert refused.value.message == f"{PAYLOAD} {sentence}{place}"
+    [detail] = refused.value.details
+    assert detail["fieldViolations"] == [{"description": refused.value.message}]

@@ -193,7 +193,7 @@ class TestListTasks:
             create(call, name)
         lease(call, maxTasks=1)
         names, token = [], ""
-        for size in (2, 2, 2**31 - 1):
+        for size in (1, 3, 2**31 - 1):
             page = call("ListTasks", parent=PULL, pageSize=size, pageToken=token)
             names += ids(page)
             token = page.get("nextPageToken", "")

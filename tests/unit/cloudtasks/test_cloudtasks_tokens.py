@@ -79,7 +79,11 @@ def test_the_certificate_has_the_key(server: Server, day: datetime) -> None:
 
     certificate = load_pem_x509_certificate(text.encode())
 
-    assert identifier == key["kid"]
+    assert key == {
+        "kty": "RSA", "key_ops": ["verify"], "n": key["n"], "e": "AQAB",
+        "kid": identifier, "alg": "RS256", "use": "sig",
+    }  # fmt: skip
+    assert certificate.subject.rfc4514_string() == "CN=pullqueue"
     assert certificate.public_key() == PyJWK(key).key
     assert certificate.not_valid_before_utc < day < certificate.not_valid_after_utc
     certificate.verify_directly_issued_by(certificate)
