@@ -323,7 +323,7 @@ def count_leases(
         client = "" if origin is None else origin.client
         leased, expired, first_usec, until_usec, expired_usec = counts.get(client, ClientLeases())
         if current := [eta for eta in found if eta > now_usec]:
-            first_usec = usec if first_usec is None else min(usec, first_usec)
+            first_usec = usec
             until_usec = max(*current, until_usec or 0)
         if ended := [eta for eta in found if eta <= now_usec]:
             expired_usec = max(*ended, expired_usec or 0)

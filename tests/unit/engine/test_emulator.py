@@ -33,6 +33,7 @@ from pullqueue.config.model import (
 )
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.store import QueueRecord
+from pullqueue.tasks import RequestToken
 
 PULL = QueueSettings(name="pull-queue", mode=QueueMode.PULL)
 OTHER = QueueSettings(name="other", mode=QueueMode.PULL)
@@ -92,6 +93,8 @@ def test_an_unknown_queue_names_ten_others() -> None:
     assert message(12, "x") == f"the queues are {listed} and 2 more"
     assert message(12, "queue-1") == 'did you mean "queue-11"?'
     assert message(12, "que-").startswith("did you mean")
+    with pytest.raises(UnknownQueueError, match=r'^queue "x" was not created: create it by'):
+        Emulator(QueueConfig(file="", default_queue=False)).queue("x")
 
 
 class SharedStore(MemoryStore):
@@ -176,8 +179,9 @@ class TestSharedStore:
         clock.advance(1)
         with pytest.raises(UnknownQueueError, match="was deleted"):
             emulators[1].queue("made")
-        with pytest.raises(UnknownQueueError, match="was deleted"):
+        with pytest.raises(UnknownQueueError, match="was deleted") as raised:
             held.add()
+        assert raised.value.queue_name == "made"
 
     def test_a_runtime_queue_is_one_of_queue_yaml_where_that_lists_it(
         self, emulators: list[Emulator], clock: ManualClock
@@ -283,6 +287,7 @@ class TestReconfigure:
 
         assert emulator.config is config
         assert emulator.queue("other").settings is changed
+        emulator.update_queue(replace(new, tombstone_seconds=7))
         with pytest.raises(OverQuotaError):
             emulator.queue("new").add(b"work")
 
@@ -341,14 +346,21 @@ def test_contents_of_an_unknown_queue_are_refused_and_nothing_is_lost() -> None:
 class TestConfiguration:
     def test_from_file_makes_the_queues_of_the_file(self, tmp_path: Path) -> None:
         path = tmp_path / "queue.yaml"
-        path.write_text("queue:\n- name: a\n  mode: pull\n", "utf-8")
+        path.write_text("queue:\n- name: a\n  mode: pull\n  rate: 5/s\n", "utf-8")
         clock, limits = ManualClock(), Limits(task_bytes=1)
 
         emulator = Emulator.from_file(
-            path, clock=clock, limits=limits, project="shop", location="l"
+            path,
+            clock=clock,
+            limits=limits,
+            project="shop",
+            location="l",
+            profile="sdk",
+            store=SharedStore,
         )
 
         assert emulator.location == "l"
+        assert isinstance(emulator.store, SharedStore)
         assert emulator.queue("a").add(b"x").payload == b"x"
         assert (emulator.clock, emulator.limits, emulator.project) == (clock, limits, "shop")
         assert emulator.config.file == str(path)
@@ -406,6 +418,10 @@ def test_exhausted_tasks_leave_room_at_once() -> None:
                 'queue "made": http_target: url is "http://localhost/a?b c": it must consist of '
                 "printable ASCII characters without spaces; percent-encode others"
             ),
+        ),
+        (
+            QueueSettings(name="made", http_target=HttpTarget(token=RequestToken("basic", "a@b"))),
+            'queue "made": http_target: kind of token is "basic": use oidc_token or oauth_token',
         ),
         (
             QueueSettings(name="made", target="a b"),

@@ -5,9 +5,14 @@ from __future__ import annotations
 from pullqueue import EventKind, Task
 from pullqueue.engine.events import (
     MINUTE_USEC,
+    ClientLeases,
     EventLog,
+    Interface,
+    LeaseStep,
     Operation,
+    Origin,
     collect_events,
+    count_leases,
 )
 
 
@@ -95,3 +100,23 @@ def test_a_lease_expires_at_its_end_if_nothing_ends_it_before() -> None:
             if event.kind is EventKind.LEASE_EXPIRED
         ]
         assert found == expired
+
+
+def test_each_client_has_the_leases_that_it_began_or_renewed_last() -> None:
+    """One that is not known, too; a task that was released, or has another lease, is nobody's."""
+    one, two = (Origin(Interface.SDK, name) for name in ("one", "two"))
+    latest_first: list[LeaseStep] = [
+        (90, EventKind.LEASED, ("a", "gone"), one),
+        (80, EventKind.EXTENDED, ("b",), one),
+        (70, EventKind.RELEASED, ("c",), two),
+        (60, EventKind.LEASED, ("a", "c"), two),
+        (50, EventKind.LEASED, ("d",), None),
+        (40, EventKind.LEASED, ("e",), None),
+    ]
+    etas = {"a": 150, "b": 140, "c": 70, "d": 100, "e": 95, "never": 10}
+
+    assert count_leases(latest_first, etas, 100) == {
+        "one": ClientLeases(leased=2, first_usec=80, until_usec=150),
+        "": ClientLeases(expired=2, expired_usec=100),
+    }
+    assert etas == {"never": 10}

@@ -63,6 +63,20 @@ class TestNameIndex:
 
         assert names.get("a") == 12
 
+    @pytest.mark.parametrize("is_freed", [False, True])
+    def test_a_name_that_was_given_is_not_reserved_when_it_is_generated_later(
+        self, *, is_freed: bool
+    ) -> None:
+        names = NameIndex(10)
+        names.put([a_task("a")], ["a"])
+        names.tombstone(("a",), 1)
+        names.free(["a"]) if is_freed else names.expire(11)
+        names.put([a_task("a")])
+        names.tombstone(("a",), 12)
+        names.tombstone([f"b{number}" for number in range(10_000)], 13)
+
+        assert names.get("a") is None
+
     def test_a_tombstone_keeps_no_payload(self) -> None:
         names = NameIndex(10)
         payload = b"x" * MIB
@@ -155,6 +169,17 @@ def test_chunks_are_split_into_halves() -> None:
 
     assert len(made._chunks) <= 10
     assert [len(chunk) for chunk in made._chunks[:-1]] == [512] * (len(made._chunks) - 1)
+
+
+def test_the_names_of_restored_tasks_were_given() -> None:
+    emulator = Emulator.from_text("queue:\n- name: q\n  mode: pull\n")
+    emulator.queue("q").add(name="one")
+    emulator.restore(emulator.export())
+
+    names = emulator.store._queues["q"].names  # type: ignore[attr-defined]
+    names.tombstone(("one",), 1)
+    names.tombstone([f"a{number}" for number in range(10_000)], 2)
+    assert names.get("one") is not None
 
 
 def test_nothing_is_left_of_a_task() -> None:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from tables import each_row
 
 from pullqueue import (
     AttemptRecord,
@@ -154,8 +155,9 @@ class TestModify:
         with pytest.raises(TombstonedTaskError, match='"gone" of queue "pull" was done') as raised:
             verbs.modify_lease(queue, "gone", 60)
         assert (raised.value.queue_name, raised.value.task_name) == ("pull", "gone")
-        with pytest.raises(UnknownTaskError, match='queue "pull" has no task "unknown"'):
+        with pytest.raises(UnknownTaskError, match='queue "pull" has no task "unknown"') as unknown:
             verbs.modify_lease(queue, "unknown", 60)
+        assert (unknown.value.queue_name, unknown.value.task_name) == ("pull", "unknown")
 
 
 def test_an_age_limit_alone_exhausts_nothing(clock: ManualClock) -> None:
@@ -271,14 +273,22 @@ def test_tags_are_counted_up_to_100_unless_more_are_asked_for(queue: Queue) -> N
     assert (len(queue.count_tags()), len(queue.count_tags(101))) == (100, 101)
 
 
-def test_an_exhausted_task_is_added_again_whatever_the_limit_is_now() -> None:
+@each_row(
+    "changed",
+    [{}, {"payload": b"new"}, {"request": HttpRequest("https://other.example.com/")}],
+)
+def test_an_exhausted_task_is_added_again_whatever_the_limit_is_now(
+    changed: dict[str, Any],
+) -> None:
     retry = RetryParameters(task_retry_limit=0)
     settings = QueueSettings(name="push", retry_parameters=retry)
-    queue = emulator_of(settings, limits=Limits(push_task_bytes=10)).queue("push")
-    new = NewTask(b"x" * 20, "a", request=HttpRequest("https://api.example.com/"))
+    queue = emulator_of(settings, limits=Limits(push_task_bytes=40)).queue("push")
+    new = NewTask(b"x" * 50, "a", request=HttpRequest("https://api.example.com/"))
     (task,) = verbs.insert(queue, [new], absolute_urls=True, push_task_bytes=100).added
     failed = start_attempt(queue, task, lease_seconds=1, attempts=AttemptRecord())
     finish_attempt(queue, failed, attempts=AttemptRecord(finished=1), backoff_seconds=None)
 
-    assert [task.name for task in queue.requeue(["a"]).added] == ["a"]
+    [again] = queue.requeue(["a"], **changed).added
+    expected = {"payload": new.payload, "request": new.request} | changed
+    assert {"payload": again.payload, "request": again.request} == expected
     assert queue.remove_exhausted(["a"]) == 0

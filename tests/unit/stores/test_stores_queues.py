@@ -391,6 +391,7 @@ class TestDeletedQueue:
         queue.add(name="one")
         exported = emulator.export()
         emulator.delete_queue("pull")
+        emulator.restore(emulator.export())
         gone = names(emulator)
         emulator.reconfigure(emulator.config)
 

@@ -168,7 +168,7 @@ def test_payloads_of_the_exhausted_are_bounded(emulator: Emulator, clock: Manual
     exhaust(queue, clock, fourth=b"x" * 59)
     assert [task.name for task in queue.exhausted] == ["second", "third", "fourth"]
 
-    queue.remove_exhausted(["second", "fourth"])
+    assert queue.remove_exhausted(["second", "fourth"]) == 2
     exhaust(queue, clock, fifth=b"x" * 99)
     assert [task.name for task in queue.exhausted] == ["third", "fifth"]
 
@@ -565,7 +565,9 @@ def test_any_store_restores_what_another_exported(emulator: Emulator, clock: Man
     assert emulator.export() == contents == target.export()
     assert queue.fetch_statistics() == target.queue("pull").fetch_statistics()
     assert queue.fetch_statistics().leased_last_minute == 2
-    assert queue.add().sequence > max(task.sequence for task in contents["pull"].tasks)
+    added = queue.add()
+    assert added.sequence > max(task.sequence for task in contents["pull"].tasks)
+    assert added.queue_name == "pull"
     assert [(task.name, task.payload) for task in limited.exhausted] == [("gone", b"work")]
     with pytest.raises(TombstonedTaskError):
         queue.add(name="n0")

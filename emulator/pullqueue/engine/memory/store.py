@@ -300,7 +300,7 @@ class MemoryStore(store.TaskStore):
 
     def drop_queue_record(self, queue_name: str) -> None:
         with self._lock:
-            self._records.pop(queue_name, None)
+            del self._records[queue_name]
 
     def delete_queue(self, queue_name: str) -> None:
         with self._lock:
