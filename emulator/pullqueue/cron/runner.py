@@ -193,11 +193,11 @@ class CronRunner:
         return runs.get(key, first)
 
     def _run(self) -> None:
-        problem = ""
+        problem: str | None = None
         while not self._stopping.is_set():
             try:
                 self._start_due()
-                problem = ""
+                problem = None
             except Exception as error:  # noqa: BLE001 - the thread goes on, whatever happens
                 if str(error) != problem:  # logged once, however long it lasts
                     problem = str(error)
@@ -224,7 +224,8 @@ class CronRunner:
         """Start a run, of which the lock is held."""
         now_usec = self._emulator.now_usec()
         name = f"pullqueue cron {state.job.number}"
-        run = threading.Thread(target=self._carry_out, args=(state,), name=name, daemon=True)
+        arguments = (state, now_usec)
+        run = threading.Thread(target=self._carry_out, args=arguments, name=name, daemon=True)
         run.start()  # first: it waits for the lock, and if it cannot be started, nothing was
         state.begin(now_usec)
         self._record(state, CronRun(now_usec, reason="it was interrupted"))
@@ -239,7 +240,7 @@ class CronRunner:
         except PullQueueError as error:  # of the store: the job runs nevertheless
             _log.warning("the last run of a cron job is not recorded (%s): %s", key, error)
 
-    def _carry_out(self, state: JobState) -> None:
+    def _carry_out(self, state: JobState, started_usec: int) -> None:
         response = PushResponse(None, reason="the request failed because of a bug")
         with self._lock:
             pass  # until the beginning is recorded
@@ -249,15 +250,17 @@ class CronRunner:
             _log.exception("%s cannot be requested", state.job.url)
         finally:
             with self._lock:
-                self._end(state, response)
+                self._end(state, response, started_usec)
                 self._lock.notify_all()
 
     def _request(self, state: JobState) -> PushResponse:
         job = state.job
         address = self._addresses.of(job.target)
         if address is None:
-            option = () if job.target is None else (f"{job.target}=http://localhost:8080",)
-            return PushResponse(None, reason=f"no address: {add_address(*option)}")
+            option = "" if job.target is None else f"{job.target}="
+            return PushResponse(
+                None, reason=f"no address: {add_address(f'{option}http://localhost:8080')}"
+            )
         request = PushRequest(
             method="GET",
             url=job.url,
@@ -278,7 +281,7 @@ class CronRunner:
         )
         return response
 
-    def _end(self, state: JobState, response: PushResponse) -> None:
+    def _end(self, state: JobState, response: PushResponse, started_usec: int) -> None:
         try:
             now_usec = self._emulator.now_usec()
         except PullQueueError:  # the store does not respond: about now
@@ -288,7 +291,6 @@ class CronRunner:
         if failed:
             result = result_text(response.status or 0, reason)
             _log.warning("cron job %s failed: %s", state.job.url, result)
-        started_usec = now_usec if state.last is None else state.last.started_usec
         self._record(state, CronRun(started_usec, response.status, reason))
         state.end(now_usec, failed=failed)
 

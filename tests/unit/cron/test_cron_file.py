@@ -98,7 +98,10 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
         (f"cron:\n- url: [/a]{SCHEDULE}", "2:8: `url` is a list: it must be a"),
         (
             f"{SECOND_LINES}  timezone: Berlin",
-            '4:13: timezone "Berlin": there is no such time zone: use a name of the tz database',
+            (
+                '4:13: timezone "Berlin": there is no such time zone: use a name of the tz '
+                "database, such as Europe/Berlin (on a machine without one, pip install tzdata)"
+            ),
         ),
         (f"{SECOND_LINES}  timezone: ../a", '4:13: timezone "../a": there is no such time zone'),
         (f"{SECOND_LINES}  target: W", '4:11: target "W": use the name of a service or a version'),
@@ -179,8 +182,9 @@ JOB = ("cron", 2)
 def test_each_fault_has_the_path_of_what_is_wrong(
     text: str, paths: list[tuple[str | int, ...]]
 ) -> None:
-    reports = read_cron(text, "cron.yaml").reports["invalid-cron"]
-    assert [each.path for each in reports] == paths
+    result = read_cron(text, "cron.yaml")
+    assert [each.path for each in result.reports["invalid-cron"]] == paths
+    assert result.source.file == "cron.yaml"
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

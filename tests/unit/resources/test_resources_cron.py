@@ -113,6 +113,7 @@ def test_a_job_is_requested_when_it_is_due(serve: Serve, app: PushApp) -> None:
     }
     [logged] = cron.client.get("/requests?method=cron").body["requests"]
     assert (logged["method"], logged["path"]) == ("cron /tasks/sum", "/tasks/sum")
+    assert logged["queue"] == ""
     assert (logged["status"], logged["milliseconds"] < 60_000) == (200, True)
 
 
@@ -223,17 +224,25 @@ def test_a_target_has_its_own_address(app: PushApp, clock: ManualClock) -> None:
         cron.advance(3600)
 
         assert (app.paths(), other.paths()) == (["/a"], ["/b"])
+        cron.server.state.push_to.awaited = frozenset([app.url])
+        clock.advance(3600)
+        until(lambda: other.paths() == ["/b", "/b"])
+        cron.server.state.push_to.awaited = frozenset()
+        cron.settle()
+        assert app.paths() == ["/a", "/a"]
 
 
 def test_a_job_without_an_address_says_what_is_missing(serve: Serve, app: PushApp) -> None:
-    jobs = "- {url: /a, schedule: every 1 hours, target: worker}"
+    jobs = (
+        "- {url: /a, schedule: every 1 hours, target: worker}\n- {url: /b, schedule: every 1 hours}"
+    )
     cron = serve(jobs, f"web={app.url}")
     cron.advance(3600)
 
-    [job] = cron.jobs()
-    assert job["last"]["reason"] == (
-        f"no address: run `pullqueue push-to worker=http://localhost:8080 --url {cron.server.url}`"
-    )
+    assert [job["last"]["reason"] for job in cron.jobs()] == [
+        f"no address: run `pullqueue push-to {option}http://localhost:8080 --url {cron.server.url}`"
+        for option in ("worker=", "")
+    ]
     assert app.received == []
 
 
@@ -312,7 +321,10 @@ def test_a_clock_that_goes_back_a_minute_was_set(
         until(lambda: cron.jobs()[0]["next"] == f"2026-01-{expected}:00+00:00")
 
 
+@pytest.mark.parametrize("text", ["can't start new thread", ""])
 def test_a_job_that_cannot_begin_is_not_running(
+    *,
+    text: str,
     serve: Serve,
     app: PushApp,
     clock: ManualClock,
@@ -324,7 +336,7 @@ def test_a_job_that_cannot_begin_is_not_running(
     def start_no_job(thread: threading.Thread) -> None:
         if thread.name == "pullqueue cron 1" and len(refusals) < 3:
             refusals.append(thread)
-            raise RuntimeError("can't start new thread")
+            raise RuntimeError(text)
         start(thread)
 
     refusals: list[threading.Thread] = []
@@ -336,7 +348,7 @@ def test_a_job_that_cannot_begin_is_not_running(
     cron.settle()
 
     assert app.paths() == ["/hourly"]
-    assert logged(caplog) == ["cron jobs cannot be started: can't start new thread (traceback)"]
+    assert logged(caplog) == [f"cron jobs cannot be started: {text} (traceback)"]
 
 
 class TestFailures:
