@@ -166,10 +166,9 @@ class Rates:
                 self._bucket(queue).adapt(status, is_http_target=is_http_target)
 
     def restore(self, queue: Queue) -> None:
-        """Begin with what the attempts have left that the store has recorded."""
-        bucket = self._restored(queue)
+        """Begin again with what the attempts have left that the store has recorded."""
         with self._lock:
-            self._buckets[queue.name] = bucket
+            self._buckets.pop(queue.name, None)
 
     def _bucket(self, queue: Queue) -> TokenBucket:
         bucket = self._buckets.get(queue.name)

@@ -217,6 +217,22 @@ def test_a_request_that_is_no_longer_valid_is_not_sent(sender: HttpSender) -> No
     assert (sent.status, app.paths()) == (200, ["/mail?x=1"])
 
 
+@each_row(
+    ("error", "shown"), [(ValueError(), "ValueError"), (ValueError("x" * 101), f"{'x' * 97}...")]
+)
+def test_an_error_of_any_kind_is_the_reason(
+    sender: HttpSender, error: Exception, shown: str
+) -> None:
+    def fail() -> bool:
+        raise error
+
+    with push_app() as app:
+        failed = sender.send(PUSH, SplitUrl(app.url), is_valid=fail)
+
+    reason = f"{SplitUrl(app.url).netloc}: connection lost: {shown}"
+    assert (failed.status, failed.reason, app.received) == (None, reason, [])
+
+
 def test_a_kept_connection_that_the_server_closed_is_replaced(sender: HttpSender) -> None:
     closed = threading.Event()
 
