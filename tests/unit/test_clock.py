@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tables import each_row
 
 from pullqueue import ClockError, ManualClock, SystemClock
-from pullqueue.clock import duration_usec, from_usec, to_usec
+from pullqueue.clock import duration_usec, from_usec, parse_time, to_usec
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -52,6 +52,25 @@ def test_a_time_outside_the_years_1_to_9999_is_refused(when: datetime) -> None:
         to_usec(when)
     with pytest.raises(ClockError, match=r"is outside the years 1 to 9999 in UTC"):
         ManualClock(when)
+
+
+@each_row(
+    ("value", "shown", "problem"),
+    [
+        (5, "5", "is not a valid time"),
+        ("tomorrow", '"tomorrow"', "is not a valid time"),
+        ("2026-01-01T00:00:00", '"2026-01-01T00:00:00"', "has no time zone"),
+    ],
+)
+def test_what_is_not_a_time_is_refused_with_an_example(
+    value: object, shown: str, problem: str
+) -> None:
+    with pytest.raises(ClockError) as raised:
+        parse_time(value, "eta", ClockError)
+
+    assert str(raised.value) == (
+        f"eta is {shown}, which {problem}: use one such as 2026-01-01T00:00:00Z"
+    )
 
 
 class TestManualClock:

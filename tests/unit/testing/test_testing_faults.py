@@ -157,6 +157,21 @@ class TestFaultsOfTasks:
         assert by_number == [(1, 503)] * 3 + [(2, None)] * 3 + [(3, 200)] * 3
         assert (lost.calls, lost.hits, lost.is_spent) == (9, 3, False)
 
+    def test_tasks_of_one_name_in_two_queues_are_two(
+        self, emulator: Emulator, faults: Faults, pushed: Queue
+    ) -> None:
+        queues = (pushed, emulator.queue("default"))
+        faults.fail("add", per_task=True, times=1)
+        for queue in queues:
+            with pytest.raises(TransientError):
+                queue.add(name="a", request=HttpRequest("/same"))
+            queue.add(name="a", request=HttpRequest("/same"))
+        lost = faults.lose_response("attempt", per_task=True, times=1, url="/same")
+
+        run_tasks(emulator, send=lambda _: 200, until="empty")
+
+        assert (lost.calls, lost.hits) == (4, 2)
+
     def test_an_add_is_repeated_by_its_name_or_its_request(
         self, faults: Faults, queue: Queue
     ) -> None:
@@ -207,8 +222,12 @@ def test_a_call_whose_answer_is_lost_is_done(faults: Faults, queue: Queue) -> No
     faults.lose_response("add", times=1)
     with pytest.raises(DeadlineExceededError):
         queue.add()
+    faults.lose_response("add", UnknownQueueError)
+    with pytest.raises(UnknownQueueError) as raised:
+        queue.add()
 
-    assert_available(queue, 1)
+    assert raised.value.queue_name == "work"
+    assert_available(queue, 2)
 
 
 @each_row(
@@ -430,10 +449,11 @@ def test_a_lease_that_has_ended_lapses_nevertheless(
 
 def test_a_method_of_cloud_tasks_is_its_call(faults: Faults, queue: Queue) -> None:
     faults.fail("CreateTask", times=1)
-    faults.lose_response("LeaseTasks")
-    found = [faults.latency(name).options["call"] for name in METHODS]
+    lost = faults.lose_response("LeaseTasks")
+    found = [faults.latency(name).options for name in METHODS]
 
-    assert found == [CALL_OF_METHOD[name] for name in METHODS]
+    assert lost.options == {"call": "lease_tasks", "error": DeadlineExceededError}
+    assert found == [{"call": CALL_OF_METHOD[name], "seconds": 1} for name in METHODS]
     with pytest.raises(TransientError):
         queue.add()
 
