@@ -16,7 +16,7 @@ from functions import adding, in_turn
 
 from pullqueue import Queue
 from pullqueue.testing import RaceResult, RaceTestError
-from pullqueue.testing.exploration.locks import InstanceLock, raced_locks
+from pullqueue.testing.exploration.instances import InstanceLock, raced_locks
 from pullqueue.testing.memory import Memory
 
 Run = Callable[..., RaceResult]

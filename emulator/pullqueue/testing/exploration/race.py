@@ -24,9 +24,12 @@ from pullqueue.testing import arguments
 from pullqueue.testing.arguments import Severity
 from pullqueue.testing.exploration.blocking import LastCall
 from pullqueue.testing.exploration.handlers import Refusal
-from pullqueue.testing.exploration.locks import InstanceLock, raced_locks
+from pullqueue.testing.exploration.instances import (
+    InstanceLock,
+    own_random_numbers,
+    raced_locks,
+)
 from pullqueue.testing.exploration.progress import Stopwatch
-from pullqueue.testing.exploration.random_numbers import own_random_numbers
 from pullqueue.testing.exploration.results import RaceFailure, RaceResult, RaceTestError
 from pullqueue.testing.exploration.schedule import Schedule
 from pullqueue.testing.exploration.search import SEQUENCES, Outcome, Plan, Search

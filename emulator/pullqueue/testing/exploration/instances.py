@@ -1,11 +1,13 @@
-"""Locks of threads in `race_test`: each actor is an instance of the app, with locks of its own.
+"""What actors of `race_test` have of their own, as instances of the app: locks and random numbers.
 
 So a lock of the app keeps back the threads of its actor only. A lock of the test is shared, and who
-waits for it is known at once, while other locks, such as those of a library, block threads.
+waits for it is known at once, while other locks, such as those of a library, block threads. Each
+order has the same random numbers, whoever draws before.
 """
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +19,8 @@ from weakref import WeakKeyDictionary
 
 from pullqueue.testing.exploration.steps import RacingActor
 from pullqueue.testing.memory import Memory
-from pullqueue.testing.patching import replaced_everywhere
+from pullqueue.testing.patching import DRAWING, Patches, replaced_everywhere
+from pullqueue.testing.place import is_frame_of_app
 from pullqueue.testing.points.actors import Actor, Awaited, current_actor
 from pullqueue.testing.points.footprint import CHANGED, Footprint
 
@@ -227,3 +230,24 @@ def _maker(lock: Any) -> Callable[[], Any]:
         lock.release()
     kind = type(lock)
     return lambda: kind(permits)
+
+
+@Patches
+def own_random_numbers(patches: Patches) -> None:
+    """Have the functions of `random` draw, in a block, from the generator of who calls them.
+
+    What libraries draw, such as the time until they try again, is not the app's.
+    """
+    patches.replace({(draw := vars(random)[name]): _own(name, draw) for name in DRAWING})
+
+
+def _own(name: str, draw: Callable[..., object]) -> Callable[..., object]:
+    @wraps(draw)
+    def draw_own(*args: object, **kwargs: object) -> object:
+        actor, chosen = current_actor(), draw
+        of_app = is_frame_of_app(sys._getframe(1))  # noqa: SLF001 - documented, of CPython
+        if isinstance(actor, RacingActor) and of_app:
+            chosen = getattr(actor.random, name)
+        return chosen(*args, **kwargs)
+
+    return draw_own
