@@ -180,19 +180,20 @@ SELECT count(*) FROM exhausted WHERE queue = :queue
 -- name: exhausted
 SELECT {task} FROM exhausted WHERE queue = :queue ORDER BY id
 
--- name: events
+-- fragment: operations
 SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault FROM events
-WHERE queue = :queue AND names <> '' ORDER BY id
+WHERE queue = :queue
+
+-- name: events
+{operations} AND names <> '' ORDER BY id
 
 -- name: leases
 -- The operations that lease tasks or renew leases, the latest first.
-SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault FROM events
-WHERE queue = :queue AND kind IN ('leased', 'extended') ORDER BY id DESC
+{operations} AND kind IN ('leased', 'extended') ORDER BY id DESC
 
 -- name: last_attempts
 -- The operations that start and end attempts, the latest first.
-SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault FROM events WHERE queue = :queue AND names <> ''
-    AND kind IN ('attempt started', 'attempt succeeded', 'attempt failed')
+{operations} AND names <> '' AND kind IN ('attempt started', 'attempt succeeded', 'attempt failed')
 ORDER BY id DESC LIMIT :rows
 
 -- name: cron_runs
