@@ -140,12 +140,6 @@ class _Idleness:
     has_slept: bool = False
     """True if it has slept since its last lease."""
 
-    def count_in_vain(self, queue_name: str) -> int:
-        """Count a lease in vain, and return how many there were of its queue."""
-        loop = queue_name, interrupt.current_task()
-        self.leases[loop] += 1
-        return self.leases[loop]
-
 
 class Driver:
     """One run of `drain` or `drain_async`."""
@@ -277,7 +271,9 @@ class Driver:
         if lease.rate_limited:
             self._clock.advance(1)
             return lease
-        in_vain = self._idle.count_in_vain(queue_name)
+        loop = queue_name, interrupt.current_task()
+        self._idle.leases[loop] += 1
+        in_vain = self._idle.leases[loop]
         if self._has_nothing_to_do():
             if in_vain > interrupt.IDLE_STEPS:
                 self._interrupter.end()

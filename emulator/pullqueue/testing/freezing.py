@@ -99,24 +99,16 @@ def freeze(start: datetime, *, freezer: FreezerChoice = "auto") -> AbstractConte
     """
     if freezer not in FREEZER_CHOICES:
         raise ValueError(f'freezer is "{freezer}": use one of {", ".join(FREEZER_CHOICES)}')
-    chosen = _chosen_freezer(freezer)
+    if freezer == "auto":
+        # Beside freezegun time-machine does not start.
+        suits = find_spec("time_machine") is not None and active_freezer() != "freezegun"
+        freezer = "time-machine" if suits else "freezegun"
     try:
-        library = import_module(chosen.replace("-", "_"))  # takes 40 ms, and only some need it
+        library = import_module(freezer.replace("-", "_"))  # takes 40 ms, and only some need it
     except ImportError:
-        raise ImportError(f"freezing time needs {chosen}: pip install {chosen}") from None
-    run = _freezegun if chosen == "freezegun" else _time_machine
+        raise ImportError(f"freezing time needs {freezer}: pip install {freezer}") from None
+    run = _freezegun if freezer == "freezegun" else _time_machine
     return run(library, from_usec(to_usec(start)))
-
-
-def _chosen_freezer(freezer: FreezerChoice) -> Freezer:
-    """Return the library that freezes time; `auto` is time-machine where it is installed.
-
-    But not within freezegun, beside which time-machine does not start.
-    """
-    if freezer != "auto":
-        return freezer
-    suits = find_spec("time_machine") is not None and active_freezer() != "freezegun"
-    return "time-machine" if suits else "freezegun"
 
 
 @contextmanager

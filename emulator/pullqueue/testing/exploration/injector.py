@@ -172,7 +172,11 @@ class CrashInjector:
             )
             self.worker.end()
         key = request.queue_name, request.task_name, self.crashed is None
-        handler = self._new_actor(_describe_attempt(request), HandlerKilled, key)
+        name = (
+            f'attempt {request.attempt} of task "{request.task_name}" of queue '
+            f'"{request.queue_name}" ({describe_request(request, request.body)})'
+        )
+        handler = self._new_actor(name, HandlerKilled, key)
         self.attempts.append(handler)
         response: PushResponse | None = None
         before, self.current = self.current, handler
@@ -211,10 +215,3 @@ class CrashInjector:
             # What it raises after its response does not lead to a retry.
             return handler.response._replace(error=response.error)
         return response
-
-
-def _describe_attempt(request: PushRequest) -> str:
-    return (
-        f'attempt {request.attempt} of task "{request.task_name}" of queue '
-        f'"{request.queue_name}" ({describe_request(request, request.body)})'
-    )

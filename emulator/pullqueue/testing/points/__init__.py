@@ -168,7 +168,9 @@ class Trial:
         if rpcs := loaded_rpcs():
             rpcs.flush_memcache()
         self._footprints, self._expires_from = ServiceFootprints(), None
-        self._follow_databases()
+        for database in [each for each in self._not_followed if each.is_loaded]:
+            self._not_followed.remove(database)
+            self._following.enter_context(database.follow())
         for fault in find_faults(self.emulator):
             self._faults.get(fault, fault.remove)()
         refuse_lazy(self.setup(), "setup")
@@ -180,12 +182,6 @@ class Trial:
             rpcs.finish_calls()
             # Which entities `setup` deletes can depend on the run before.
             rpcs.flush_memcache(only_locks=True)
-
-    def _follow_databases(self) -> None:
-        """Make calls to databases points whose packages are loaded, since the last run too."""
-        for database in [each for each in self._not_followed if each.is_loaded]:
-            self._not_followed.remove(database)
-            self._following.enter_context(database.follow())
 
     def verify(self) -> BaseException | None:
         """Return why the state after a run is wrong, if it is.
