@@ -98,28 +98,23 @@ class RunReport(NamedTuple):
 def lint_data(data: bytes, *, file: str, options: LintOptions) -> FileReport:
     """Check a file's content, and fix it if the options say so."""
 
-    def check(content: bytes | str) -> CheckResult:
-        return check_parsed(options.read(content, file), options.settings)
+    def check(content: bytes | str) -> tuple[CheckResult, Counter[tuple[str, str]]]:
+        found = check_parsed(options.read(content, file), options.settings)
+        return _without_known(found, options.known)
 
-    def look(content: bytes | str) -> CheckResult:
-        return _without_known(check(content), options.known)[0]
-
-    result = check(data)
-    stale: tuple[str, ...] = ()
-    if options.known:
-        result, left = _without_known(result, options.known)
-        checked = {rule.name for rule in checked_rules(options.settings)}
-        stale = tuple(
-            f"{rule} at {key or 'the file'}"
-            for (rule, key), count in left.items()
-            if count > 0 and rule in checked
-        )
+    result, left = check(data)
+    checked = {rule.name for rule in checked_rules(options.settings)}
+    stale = tuple(
+        f"{rule} at {key or 'the file'}"
+        for (rule, key), count in left.items()
+        if count > 0 and rule in checked
+    )
     before, after, fixed = "", "", 0
     if options.fix and any(f.fix and (f.fix.safe or options.unsafe) for f in result.findings):
         from pullqueue.lint.fixes import fix_text  # noqa: PLC0415 - not every run fixes
 
         before = data.decode()  # a fix is offered only for a text that could be decoded
-        after, fixed, result = fix_text(before, look, unsafe=options.unsafe)
+        after, fixed, result = fix_text(before, lambda text: check(text)[0], unsafe=options.unsafe)
     keys = [key for _, key in keyed(result)]
     return FileReport(file, result.source, result.findings, keys, before, after, fixed, stale)
 

@@ -259,16 +259,16 @@ class Projects:
         self, name: str, made: _Made, clock: Clock, *, stored: StoredProject | None = None
     ) -> ServerState:
         """Make a project, and store it if its clock is the machine's and it is not `stored`."""
-        file, is_new = self._files.get(name), stored is None
+        own, file, is_new = self.own, self._files.get(name), stored is None
+        is_manual = isinstance(clock, ManualClock)
         config = QueueConfig(queues=(), file="")
         if file is not None:
             config = file.read()
         elif made.queue_yaml is not None:
             config = queue_yaml.loads(made.queue_yaml)
-        if is_new and not isinstance(clock, ManualClock):
+        if is_new and not is_manual:
             record = msgspec.json.encode(made).decode()
             stored = self._store.add_project(name, record)
-        own, is_manual = self.own, isinstance(clock, ManualClock)
         limits = own.emulator.limits
         if is_manual and not own.limits_manual_clocks:
             limits = limits._replace(leases_per_second=None)
