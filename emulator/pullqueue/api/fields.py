@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import cache, reduce
+from functools import reduce
 from typing import TypeAlias
 
-from pullqueue.api import discovery
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.api.messages import INVALID_SELECTION
@@ -15,12 +14,6 @@ FieldMask: TypeAlias = dict[str, "FieldMask"]
 """Names of fields and what is selected within each; an empty mask means everything."""
 
 _TOKEN = re.compile(r"[,/()]|[^,/()]+")
-
-
-@cache
-def known_fields(version: str, method_id: str) -> FieldMask:
-    """Return every field that the response of a method has in a version."""
-    return fields_in(discovery.document(version), method_id)
 
 
 def fields_in(document: Json, method_id: str) -> FieldMask:

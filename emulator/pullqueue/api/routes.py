@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from flask import Blueprint, Request, Response, g
 
-from pullqueue.api import encoding, fields, handlers
+from pullqueue.api import discovery, encoding, fields, handlers
 from pullqueue.api.auth import Authorizer, Right
 from pullqueue.api.handlers import RequestContext, Result
 from pullqueue.api.requests import Parameters, as_form, current_request, read_body, served
@@ -68,7 +68,7 @@ def blueprint() -> Blueprint:
 
 
 def _view(version: str, route: Route) -> Callable[..., Response]:
-    known = fields.known_fields(version, route.method_id)
+    known = fields.fields_in(discovery.document(version), route.method_id)
     # The older version has fewer fields, and its responses are cut down to them.
     default = known if version == "v1beta1" else {}
 

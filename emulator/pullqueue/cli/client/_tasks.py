@@ -100,12 +100,6 @@ def filter_options(command: Command) -> Command:
     return command
 
 
-def last_result(push: Json) -> str:
-    """Return the result of the last attempt of a push task, if there was one."""
-    status = push["last_status"]
-    return "" if status is None else f", last: {result_text(status, push['last_reason'])}"
-
-
 def task_table(found: list[Json], *, empty: str = "") -> Table:
     return Table(format_head(found), map(format_row, found), empty, cut=CUT)
 
@@ -135,12 +129,13 @@ def format_row(task: Json) -> list[object]:
     limit, left, payload = task["retry_limit"], task["lease_seconds_left"], task["payload"]
     text, push, match = payload.get("call", payload["text"]), task["push"], task["match"]
     group = None if task["tag"] is None else preview(task["tag"]) or '""'
+    state = task["state"]
     if push:
         group = preview(f"{push['request']['method']} {push['request']['url']}")
-        group += last_result(push)
-    state = task["state"]
-    if push and push["last_status"] is not None and state in ("exhausted", "retrying"):
-        state += f", {push['last_status'] or 'no response'}"
+        if (status := push["last_status"]) is not None:
+            group += f", last: {result_text(status, push['last_reason'])}"
+            if state in ("exhausted", "retrying"):
+                state += f", {status or 'no response'}"
     return [
         task["name"],
         group,
