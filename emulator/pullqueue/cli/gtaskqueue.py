@@ -361,7 +361,7 @@ _AGAIN_HELP = "Lease more anyway this long after the first program since the las
 _RATE_HELP = "Maximum rate of calls: a lease waits where the deletions before it exceed the rate."
 _COMMAND_HELP = "Program and arguments. Two file names are added: of the payload, of the output."
 _PULLER_FLAGS = [
-    _LEASE_SECS,
+    _flag("--lease_secs", 30, "Lease duration in seconds.", click.IntRange(1)),
     _flag("--num_tasks", 10, "Maximum number of running programs.", click.IntRange(1, 1000)),
     _flag("--min_running_tasks", 0, "Lease more when no more programs than this run.", _COUNT),
     _flag("--timeout_secs_for_next_lease_request", 600.0, _AGAIN_HELP, _SECONDS),

@@ -277,6 +277,19 @@ def test_a_missing_program_is_reported_before_a_lease(queue: Queue, queue_flags:
     assert queue.get_task("a").retry_count == 0
 
 
+def test_a_lease_of_no_time_is_refused(queue: Queue, queue_flags: list[str]) -> None:
+    """To extend it would release the task, again and again without a pause."""
+    queue.add(b"work", name="a")
+
+    done = CliRunner().invoke(
+        gtaskqueue_puller, [*queue_flags, "--lease_secs=0", "-exit_when_empty"]
+    )
+
+    assert done.exit_code == 2
+    assert "Invalid value for '--lease_secs': 0 is not in the range x>=1" in done.stderr
+    assert queue.get_task("a").retry_count == 0
+
+
 @pytest.mark.parametrize(
     ("flag", "reason"),
     [
