@@ -220,18 +220,16 @@ def backoff_order(view: View) -> Iterator[Report]:
     Source: the Python SDK's checks before a deployment.
     """
     for _, shortest, longest in _backoffs(view):
-        low, high = _number(shortest), _number(longest)
-        if shortest and longest and low is not None and high is not None and low > high >= 0:
+        if shortest is None or longest is None:
+            continue
+        low, high = shortest.number, longest.number
+        if low is not None and high is not None and low > high >= 0:
             message = (
                 f"min_backoff_seconds ({shortest.shown}) is greater than "
                 f"max_backoff_seconds ({longest.shown}): swap them"
             )
             labels = ((longest.place, "max_backoff_seconds is here"),)
             yield shortest.report(message, labels=labels)
-
-
-def _number(entry: Entry | None) -> float | None:
-    return entry.number if entry else None
 
 
 @Rule("QY223", severity=Severity.INFO, once=True)
