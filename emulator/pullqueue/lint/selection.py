@@ -34,7 +34,7 @@ _ALLOWED: dict[object, str] = {
 class Project:
     """The settings of one file."""
 
-    def __init__(self, options: FileOptions = FileOptions(), folder: Path = Path()) -> None:  # noqa: B008 - immutable
+    def __init__(self, options: FileOptions, folder: Path) -> None:
         """Take the settings, and the folder that their patterns and paths are relative to."""
         self.options = options
         self.folder = folder
@@ -58,7 +58,9 @@ def find_project(folder: Path) -> Project:
     path = folder / "pyproject.toml"
     if path.is_file() and (project := read_project(path, required=False)):
         return project
-    return find_project(folder.parent) if folder.parent != folder else Project()
+    if folder.parent == folder:
+        return Project(FileOptions(), folder)
+    return find_project(folder.parent)
 
 
 def read_project(path: Path, *, required: bool = True) -> Project | None:

@@ -24,7 +24,7 @@ class ErrorDetail(Model):
     domain: str
     reason: str
     message: str
-    locationType: Maybe[str] = UNSET  # noqa: N815 - Google's names
+    location_type: Maybe[str] = field(name="locationType", default=UNSET)
     location: Maybe[str] = UNSET
 
 
