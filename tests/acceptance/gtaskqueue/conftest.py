@@ -19,3 +19,8 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def queue(server: Server) -> Queue:
     return server.emulator.queue("pull")
+
+
+@pytest.fixture
+def queue_flags(server: Server) -> list[str]:
+    return ["--project=app", "--taskqueue_name=pull", f"--api_host={server.url}"]

@@ -18,12 +18,8 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def run(server: Server) -> Run:
-    def run(command: str, *flags: str) -> Result:
-        server_flags = ["--project=app", "--taskqueue_name=pull", f"--api_host={server.url}"]
-        return CliRunner().invoke(gtaskqueue, [command, *server_flags, *flags])
-
-    return run
+def run(queue_flags: list[str]) -> Run:
+    return lambda command, *flags: CliRunner().invoke(gtaskqueue, [command, *queue_flags, *flags])
 
 
 def test_getqueue_shows_statistics_if_asked(run: Run, queue: Queue) -> None:

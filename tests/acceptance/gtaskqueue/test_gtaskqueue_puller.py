@@ -30,11 +30,6 @@ Pull = Callable[..., Result]
 
 
 @pytest.fixture
-def queue_flags(server: Server) -> list[str]:
-    return ["--project=app", "--taskqueue_name=pull", f"--api_host={server.url}"]
-
-
-@pytest.fixture
 def pull(queue_flags: list[str]) -> Iterator[Pull]:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -264,29 +259,24 @@ def test_a_signal_ends_programs_and_releases_their_tasks(
     assert [event.kind.value for event in queue.history("a")][-1] == "released"
 
 
-def test_a_missing_program_is_reported_before_a_lease(queue: Queue, queue_flags: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--executable_binary", "/nowhere", 'program "/nowhere" is not found'),
+        ("--executable_binary", "", 'program "" is not found'),
+        ("--executable_binary", "'", "No closing quotation"),
+        ("--lease_secs", "0", "0 is not in the range x>=1"),  # to extend it releases the task
+    ],
+)
+def test_a_value_that_is_not_valid_is_refused_before_a_lease(
+    queue: Queue, queue_flags: list[str], flag: str, value: str, message: str
+) -> None:
     queue.add(b"work", name="a")
 
-    for program in ("/nowhere", "", "'"):
-        done = CliRunner().invoke(
-            gtaskqueue_puller, [*queue_flags, f"--executable_binary={program}"]
-        )
-
-        assert done.exit_code == 2
-        assert "Error: Invalid value for '--executable_binary': " in done.stderr
-    assert queue.get_task("a").retry_count == 0
-
-
-def test_a_lease_of_no_time_is_refused(queue: Queue, queue_flags: list[str]) -> None:
-    """To extend it would release the task, again and again without a pause."""
-    queue.add(b"work", name="a")
-
-    done = CliRunner().invoke(
-        gtaskqueue_puller, [*queue_flags, "--lease_secs=0", "-exit_when_empty"]
-    )
+    done = CliRunner().invoke(gtaskqueue_puller, [*queue_flags, f"{flag}={value}"])
 
     assert done.exit_code == 2
-    assert "Invalid value for '--lease_secs': 0 is not in the range x>=1" in done.stderr
+    assert f"Error: Invalid value for '{flag}': {message}" in done.stderr
     assert queue.get_task("a").retry_count == 0
 
 
