@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from itertools import groupby
 from typing import Self
 
@@ -224,7 +223,7 @@ class _Result(int):
         cls,
         count: int,
         *,
-        is_complete: bool,
+        is_complete: bool = False,
         bound: str = "",
         estimate: int = 0,
         seen: Iterable[str] = (),
@@ -236,9 +235,6 @@ class _Result(int):
         result.estimate = max(count, estimate)
         result.seen, result.unseen = tuple(seen), tuple(unseen)
         return result
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return partial(type(self), is_complete=self.is_complete), (int(self),), vars(self)
 
     def __repr__(self) -> str:
         calls = f" of calls to {', '.join(self.seen)}" if self.seen else ""
