@@ -224,6 +224,41 @@ def test_tables_of_attached_databases_are_those_of_their_files(
         assert run(reduce=True) < run(reduce=False)
 
 
+def test_what_a_trigger_of_another_connection_changes_is_known(
+    emulator: Emulator, queue: Queue, database: SqliteVisits
+) -> None:
+    """A connection is kept that has executed the same statement before there was the trigger."""
+    database.reset()
+    kept: list[sqlite3.Connection] = []
+
+    def setup() -> None:
+        if not kept:
+            kept.append(database.connect(isolation_level=None, check_same_thread=False))
+            kept[0].execute("CREATE TABLE log (value INTEGER)")
+        kept[0].execute("DELETE FROM log")
+
+    def count() -> None:
+        kept[0].execute("UPDATE counters SET value = value + 1")
+
+    def read() -> None:
+        with closing(database.connect()) as connection:
+            queue.add(str(connection.execute("SELECT * FROM log").fetchall()))
+
+    def run(expected: bytes) -> RaceResult:
+        def check() -> bool:
+            return queue.list_tasks()[0].payload == expected
+
+        return race_test(emulator, count, read, setup=setup, check=check, clock=False)
+
+    assert run(b"[]") == 1
+    with closing(database.connect()) as connection:
+        connection.execute(
+            "CREATE TRIGGER logged AFTER UPDATE ON counters BEGIN INSERT INTO log VALUES (1); END"
+        )
+    with closing(kept[0]), pytest.raises(RaceTestError, match="check returned False"):
+        run(b"[(1,)]")
+
+
 SCHEMA = """
 CREATE TABLE a (value INTEGER);
 CREATE TABLE b (value INTEGER);
