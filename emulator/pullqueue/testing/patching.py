@@ -88,7 +88,7 @@ def _replace(replacements: Mapping[int, object], places: _Places) -> None:
     longer loaded are looked at, too.
 
     Libraries are looked at once, unless they get more names. In a program that has loaded the SDK,
-    with 1,400 modules, a look takes 0.3 ms, and would take 4 ms.
+    with 1,500 modules, a look takes 0.3 to 1 ms, and would take 4 ms.
     """
     ids = {*_usual(), *replacements}
     for module in [*sys.modules.values()]:
