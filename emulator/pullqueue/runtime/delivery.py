@@ -21,7 +21,6 @@ from pullqueue.errors import TransientError
 from pullqueue.observe.activity import ProjectLog
 from pullqueue.observe.request_log import RequestLog
 from pullqueue.push.addresses import KEPT, PushAddresses
-from pullqueue.push.attempt import RunningAttempt
 from pullqueue.push.dispatcher import Dispatcher, is_dispatched
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.runtime.attempts import RENEWAL_SECONDS, Attempts, Problems
@@ -191,10 +190,6 @@ class Delivery:
     def threads(self) -> int:
         """How many attempts may be made at the same time, of all queues."""
         return self._senders.share
-
-    def running(self, queue_name: str) -> list[RunningAttempt]:
-        """Return the attempts of a queue that are under way."""
-        return [each for each in self.dispatcher.running if each.queue.name == queue_name]
 
     def free_threads(self, queue: Queue) -> int:
         """Return how many more attempts of a queue the threads of this server permit to start."""

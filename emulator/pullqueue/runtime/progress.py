@@ -53,11 +53,11 @@ class Progress(Model):
 def find_progress(state: ServerState, queue: Queue, numbers: QueueStatistics) -> Progress:
     """Return what a queue with some statistics did in the last minute, and what it waits for."""
     now = Situation(state, queue, numbers)
-    causes = find_causes(now)
+    causes, delivered = find_causes(now), now.counts[EventKind.ATTEMPT_SUCCEEDED]
     return Progress(
         leased=now.counts[EventKind.LEASED],
-        done=now.done,
-        delivered=now.counts[EventKind.ATTEMPT_SUCCEEDED],
+        done=delivered if queue.is_push else now.deleted,
+        delivered=delivered,
         failed=now.counts[EventKind.ATTEMPT_FAILED],
         failing_since=iso_usec(now.failing_usec),
         causes=causes,

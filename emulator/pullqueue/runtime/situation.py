@@ -108,11 +108,6 @@ class Situation:
         """Tasks that workers have deleted in the last minute: they have finished these."""
         return self._by_workers(EventKind.DELETED)
 
-    @property
-    def done(self) -> int:
-        """Tasks that were finished in the last minute: deleted by workers, or sent with success."""
-        return self.counts[EventKind.ATTEMPT_SUCCEEDED] if self.queue.is_push else self.deleted
-
     def _by_workers(self, kind: EventKind) -> int:
         return max(0, self.counts[kind] - self.by_operators[kind])
 
@@ -239,7 +234,8 @@ class Situation:
     def attempts(self) -> list[RunningAttempt]:
         """The attempts of this server that are under way."""
         delivery = self.state.delivery
-        return [] if delivery is None else delivery.running(self.queue.name)
+        running = [] if delivery is None else delivery.dispatcher.running
+        return [each for each in running if each.queue.name == self.queue.name]
 
     @cached_property
     def _overdue(self) -> int:
