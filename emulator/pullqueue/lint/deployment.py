@@ -158,15 +158,6 @@ LOST = {
 """What has no counterpart, by its key: what to do instead, and the source."""
 
 
-def deployed_values(settings: model.QueueSettings) -> dict[str, Value]:
-    """Return what a deployment of a queue sends, by key."""
-    return {
-        field.key: field.deployed(settings)
-        for field in FIELDS
-        if field.on_pull or not settings.is_pull
-    }
-
-
 class DeployedQueue(NamedTuple):
     """A queue as it is deployed, or as a file would deploy it."""
 
@@ -188,4 +179,6 @@ class DeployedQueue(NamedTuple):
     def of(cls, settings: model.QueueSettings) -> DeployedQueue:
         """Return a queue as deployed; the first deployment may not pause it (see `make_plan`)."""
         paused = not settings.is_pull and _rate(settings) == 0
-        return cls(settings.mode, paused, deployed_values(settings), settings.rate)
+        sent = [field for field in FIELDS if field.on_pull or not settings.is_pull]
+        values = {field.key: field.deployed(settings) for field in sent}
+        return cls(settings.mode, paused, values, settings.rate)

@@ -28,7 +28,7 @@ from pullqueue.cloudtasks.versions import V2
 from pullqueue.config.model import QueueConfig, QueueSettings
 from pullqueue.config.schema import QUEUE, RETRY, TOP, keys_at
 from pullqueue.lint.convert import WRITERS, Place, convert_view, hcl_string
-from pullqueue.lint.deployment import FIELDS, LOST, deployed_values
+from pullqueue.lint.deployment import FIELDS, LOST, DeployedQueue
 from pullqueue.lint.loading import build_config, load_view
 from pullqueue.push.request import PushRequest
 from pullqueue.server.app import create_app
@@ -193,8 +193,8 @@ def test_queues_made_from_the_json_send_and_retry_as_those_of_queue_yaml() -> No
         api("CreateQueue", parent=parent, queue=queue)
 
     for name in ("mail", "2-daily"):
-        expected = deployed_values(replace(of_file.queue(name).settings, bucket_size=None))
-        values = deployed_values(replace(made.queue(name).settings, bucket_size=None))
+        expected = DeployedQueue.of(replace(of_file.queue(name).settings, bucket_size=None)).values
+        values = DeployedQueue.of(replace(made.queue(name).settings, bucket_size=None)).values
         assert values == pytest.approx(expected)
     sent, expected_sent = attempts_of(made, "mail"), attempts_of(of_file, "mail")
     assert [number for _, number in sent] == [number for _, number in expected_sent]
