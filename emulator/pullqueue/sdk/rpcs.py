@@ -192,12 +192,9 @@ def flush_memcache(*, only_locks: bool = False) -> None:
         stub.Clear()
         return
     for entries in stub._the_cache.values():
-        for key in [key for key, entry in entries.items() if _is_lock(key, entry.value)]:
-            stub._lru.Remove(entries.pop(key))
-
-
-def _is_lock(key: bytes, value: bytes) -> bool:
-    return key.startswith(b"NDB") and value == b"0"
+        for key, entry in list(entries.items()):
+            if key.startswith(b"NDB") and entry.value == b"0":
+                stub._lru.Remove(entries.pop(key))
 
 
 def clear_cache() -> None:
