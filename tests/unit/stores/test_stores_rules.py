@@ -187,6 +187,21 @@ def test_a_requeue_of_a_name_in_use_leaves_the_task_exhausted(
     assert [task.payload for task in queue.exhausted] == [b"old"]
 
 
+def test_tasks_with_and_without_a_chosen_name_are_deleted_at_one_time(emulator: Emulator) -> None:
+    """As they are wherever the clock stands still, in whatever order, also after a snapshot."""
+    queue = emulator.queue("pull")
+    for names in ([None], [None, "b"], ["a", None], ["c"]):
+        queue.add_many([NewTask(name=name) for name in names])
+        queue.purge()
+
+    emulator.restore(emulator.export())
+    queue.add_many([NewTask(name="d"), NewTask()])
+    assert queue.purge() == 2
+    for name in "abcd":
+        with pytest.raises(TombstonedTaskError):
+            queue.add(name=name)
+
+
 def test_a_purged_payload_is_not_requeued(emulator: Emulator, clock: ManualClock) -> None:
     """A task that has lost its payload is refused, and with it the others; an empty one is not."""
     queue = emulator.queue("limited")

@@ -12,7 +12,7 @@ _GENERATED_KEPT = 10_000
 """How many generated names of deleted tasks are known. Nobody adds them again, so that they are not
 reserved for the time that a client can choose a name again.
 """
-_Tombstones: TypeAlias = list[tuple[int, Sequence[str]]]
+_Tombstones: TypeAlias = list[tuple[int, tuple[str, ...]]]
 """A heap of names, by the time (microseconds) at which their tombstones expire: one from a snapshot
 may expire later than one that is made after it.
 """
@@ -45,12 +45,12 @@ class NameIndex:
         """Replace tasks that were deleted at a time by tombstones."""
         expiry = deleted_usec + self.tombstone_usec
         self._entries.update(dict.fromkeys(names, expiry))
-        given = [name for name in names if name in self._given]
+        given = tuple(name for name in names if name in self._given)
         if given:
             heapq.heappush(self._given_expiries, (expiry, given))
             names = [name for name in names if name not in self._given]
         if names:
-            heapq.heappush(self._generated_expiries, (expiry, names))
+            heapq.heappush(self._generated_expiries, (expiry, tuple(names)))
             self._generated += len(names)
             while self._generated > _GENERATED_KEPT:
                 self._remove_first(self._generated_expiries)
