@@ -329,7 +329,7 @@ def test_calls_to_different_keys_of_redis_need_no_order(emulator: Emulator, visi
 @pytest.mark.parametrize(
     ("how", "seconds", "is_named"),
     [
-        *(("set", 20, True), ("pipeline", 20, True), ("expire", 20, True)),
+        *(("set", 20, True), ("pipeline", 20, True), ("expire", 20, True), ("getex", 20, True)),
         *(("set", 0, False), ("without", 20, False), ("at the end", 20, False)),
     ],
 )
@@ -346,9 +346,11 @@ def test_keys_of_redis_that_do_not_expire_are_named(
             return
         with visits.client.pipeline() as pipeline:
             client = pipeline if how == "pipeline" else visits.client
-            client.set("lock", 1, ex=None if how in ("expire", "without") else 10)
+            client.set("lock", 1, ex=None if how in ("expire", "getex", "without") else 10)
             if how == "expire":
                 client.expire("lock", 10)
+            if how == "getex":
+                client.getex("lock", ex=10)
             pipeline.execute()
         time.sleep(seconds)  # noqa: TID251 - moves the clock
         visits.client.get("lock")

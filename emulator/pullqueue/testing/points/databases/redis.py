@@ -6,6 +6,7 @@ them, too. Not seen are `redis.asyncio`, clusters, and messages that are publish
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, wraps
 from typing import Any, NoReturn
@@ -53,7 +54,9 @@ def _footprint(command: str, arguments: tuple[object, ...]) -> Footprint:
     return Footprint(reads=paths) if command in _READS else Footprint(writes=paths)
 
 
-_EXPIRING = frozenset({"expire", "expireat", "pexpire", "pexpireat", "psetex", "setex"})
+_EXPIRING = re.compile(r"h?p?expire(at)?|p?setex")
+_WITH_OPTIONS = {"getex": 2, "hgetex": 2, "hsetex": 2, "set": 3}
+"""Commands that set when a key expires, and where the options of others begin that can."""
 _EXPIRY = "the expiry of keys of redis (its time is real)"
 
 
@@ -71,8 +74,8 @@ def _note_expiry(client: Any, commands: Iterable[Sequence[object]]) -> None:
 
 def _expires(command: Sequence[object]) -> bool:
     name = _text(command[0]).lower()
-    options = {_text(each).upper() for each in command[3:]} if name == "set" else set()
-    return name in _EXPIRING or not options.isdisjoint(("EX", "EXAT", "PX", "PXAT"))
+    options = {_text(each).upper() for each in command[_WITH_OPTIONS.get(name, len(command)) :]}
+    return bool(_EXPIRING.fullmatch(name)) or not options.isdisjoint(("EX", "EXAT", "PX", "PXAT"))
 
 
 def _at_point(statement: str, find_footprint: Callable[[], Footprint], run: Any) -> Any:
