@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -17,7 +18,14 @@ from kept import Program, check_reduction
 from visits_sqlite import UPDATE, SqliteVisits
 
 from pullqueue import Emulator, Queue
-from pullqueue.testing import RaceResult, RaceTestError, crash_test, race_test
+from pullqueue.testing import (
+    Crash,
+    CrashTestError,
+    RaceResult,
+    RaceTestError,
+    crash_test,
+    race_test,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -145,6 +153,27 @@ def test_the_connection_of_an_apps_module_is_rolled_back_where_its_handler_is_ki
         str(result)
         == f"all {int(result)} crashes of calls to sqlite3, without errors of calls (errors=True)"
     )
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="connections have no autocommit")
+def test_a_commit_after_which_the_next_transaction_is_open_can_be_the_last_call(
+    emulator: Emulator, queue: Queue, database: SqliteVisits
+) -> None:
+    def setup() -> None:
+        database.reset()
+        queue.add("work")
+
+    def work() -> None:
+        for task in queue.lease_tasks(60, 1):
+            with closing(database.connect(autocommit=False)) as connection:
+                connection.execute("UPDATE counters SET value = value + 1")
+                connection.commit()
+            queue.delete_tasks([task])
+
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, work, setup=setup, check=lambda: database.value() == 1)
+    crashes = [(each.crash, each.calls[-1].partition(" (")[0]) for each in caught.value.failures]
+    assert (Crash.AFTER, "sqlite3: COMMIT") in crashes
 
 
 def test_connections_outside_of_tests_are_those_of_python(database: SqliteVisits) -> None:

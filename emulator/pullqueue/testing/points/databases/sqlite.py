@@ -143,7 +143,8 @@ class ObservedConnection(sqlite3.Connection):
             find_footprint=partial(self._footprint, statement, parameters),
             fail=partial(self._fail, verb),
             undoes=verb == "ROLLBACK",
-            is_open=lambda: self.in_transaction,
+            # Without `autocommit` the next one is open at once.
+            is_open=lambda: verb not in _ENDS and self.in_transaction,
         )
         return intercept(call, run)
 
