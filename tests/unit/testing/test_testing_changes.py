@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,11 +170,9 @@ def test_orders_that_differ_in_files_are_run(
         queue.delete_tasks(name)
         put(folder, before + 1)
 
-    def check() -> None:
-        assert get(folder) == 5
-
+    counts = partial(count, "a"), partial(count, "b")
     with pytest.raises(RaceTestError, match="schedule 3 leads to a wrong state"):
-        race(lambda: count("a"), lambda: count("b"), setup=setup, check=check)
+        race(*counts, setup=setup, check=lambda: get(folder) == 5)
 
 
 def use_temporary_files(_: Path) -> None:
@@ -358,13 +357,8 @@ def test_what_a_call_does_is_part_of_it(
         (tmp_path / call.verb).touch()
         return call_next()
 
-    def delete_a() -> None:
-        queue.delete_tasks("a")
-
-    def delete_b() -> None:
-        queue.delete_tasks("b")
-
+    delete = [partial(queue.delete_tasks, name) for name in "ab"]
     with emulator.interceptors.installed(intercept):
-        result = race(delete_a, delete_b, setup=adding(queue, "a", "b"))
+        result = race(*delete, setup=adding(queue, "a", "b"))
     assert str(result) == "all 2 orders that can differ of calls to queues"
     assert (tmp_path / "delete_tasks").exists()

@@ -15,7 +15,6 @@ import pytest
 from functions import adding
 
 from pullqueue import Emulator, ManualClock, Queue
-from pullqueue.push.request import PushRequest
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import FixtureClock, crash_test, drain, race_test, run_tasks
 
@@ -73,10 +72,7 @@ def test_a_handler_of_fastapi_sleeps_by_the_clock(
     app.post("/")(work_async if kind == "async" else work)
 
     client = TestClient(app)
-
-    def send(request: PushRequest) -> object:
-        return client.request(request.method, request.url)
-
+    send = lambda request: client.request(request.method, request.url)  # noqa: E731
     with client if "loop" in kind else nullcontext():
         helper(emulator, setup=adding(pushed, "one", "two", request=HttpRequest("/")), send=send)
 

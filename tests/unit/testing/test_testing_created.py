@@ -89,18 +89,12 @@ def test_crash_test_runs_the_tasks_of_created_queues(crash: Run, shop: Shop) -> 
 def test_race_test_runs_the_tasks_of_a_queue_that_setup_creates(
     race: Run, shop: Shop, pushed: Queue
 ) -> None:
-    def look() -> None:
-        pushed.fetch_statistics()
-
-    race(look, send=shop.handle, setup=shop.order_with_queue, check=shop.check)
+    race(pushed.fetch_statistics, send=shop.handle, setup=shop.order_with_queue, check=shop.check)
 
 
 def test_time_does_not_pass_until_a_task_is_too_old_where_one_could_go_on(
     race: Run, shop: Shop
 ) -> None:
     """Tasks of a created queue are deleted after 31 days."""
-
-    def customer() -> None:
-        shop.create_and_mail(b"1")
-
+    customer = partial(shop.create_and_mail, b"1")
     race(customer, send=shop.handle, setup=shop.mailed.clear, check=shop.check, copies=2)

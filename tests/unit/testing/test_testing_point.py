@@ -156,7 +156,5 @@ def test_actors_are_interleaved_at_points(
     assert reads.endswith(f" FROM account {place(money, 'SELECT')}")
     assert preempts.endswith(f" FROM account {place(money, 'SELECT')}   <- preempts add 1")
 
-    def add_at_once() -> None:
-        database.execute(ADD)
-
+    add_at_once = partial(database.execute, ADD)
     assert race(add_at_once, setup=setup, check=check, copies=2) > 1

@@ -106,9 +106,7 @@ def test_a_task_that_is_exhausted_in_the_first_run_is_reported(
                     limited.delete_tasks(task)
             time.sleep(60)  # noqa: TID251 - moves the clock
 
-    def check() -> None:
-        exhausted.add(len(limited.exhausted))
-
+    check = lambda: exhausted.add(len(limited.exhausted))  # noqa: E731
     options = {"copies": 2, "schedules": 1000 if leases == 1 else 1} if kind == "race" else {}
     run = partial(request.getfixturevalue(kind), work, setup=setup, **options)
     with warnings.catch_warnings(action="always", record=True) as warned:

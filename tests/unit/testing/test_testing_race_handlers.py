@@ -139,10 +139,7 @@ def test_tasks_that_handlers_add_and_retries_are_actors(
         assert {"/first 1", "/second 1", "/second 2"} <= set(seen)
         assert_empty(pushed)
 
-    def look() -> None:
-        queue.fetch_statistics()
-
-    assert race(look, setup=setup, check=check, send=send, clock=True) > 40
+    assert race(queue.fetch_statistics, setup=setup, check=check, send=send, clock=True) > 40
 
 
 def test_tasks_are_retried_without_time_as_an_actor(race: Run, queue: Queue, pushed: Queue) -> None:
@@ -154,9 +151,7 @@ def test_tasks_are_retried_without_time_as_an_actor(race: Run, queue: Queue, pus
         queue.fetch_statistics()
         return 200 if request.attempt == 2 else 503
 
-    def lease() -> None:
-        queue.lease_tasks(60, 1)
-
+    lease = partial(queue.lease_tasks, 60, 1)
     setup = in_turn(seen.clear, queue.add, pushed.add)
 
     def check() -> None:
@@ -228,12 +223,11 @@ def test_a_task_that_becomes_due_loses_the_update_of_a_slow_actor(
     """Time passes the actor before a call that does not depend on it, but on the task."""
     start = clock.now()
 
-    def count(*_: object) -> int:
+    def count() -> None:
         with connect() as connection:
             (value,) = connection.execute("SELECT count FROM visit").fetchone()
             connection.execute("UPDATE visit SET count = ?", (value + 1,))
             connection.commit()
-        return 200
 
     def setup() -> None:
         with connect() as connection:
@@ -245,11 +239,8 @@ def test_a_task_that_becomes_due_loses_the_update_of_a_slow_actor(
         with connect() as connection:
             assert connection.execute("SELECT count FROM visit").fetchone() == (2,)
 
-    def worker() -> None:
-        count()
-
     with pytest.raises(RaceTestError, match=r"assert \(1,\) == \(2,\)") as caught:
-        race(worker, setup=setup, check=check, send=count, preemptions=1, clock=True)
+        race(count, setup=setup, check=check, send=handling(count), preemptions=1, clock=True)
     assert "time: moves 0:01:00" in "\n".join(caught.value.schedule)
 
 

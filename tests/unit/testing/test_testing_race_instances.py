@@ -157,9 +157,7 @@ def test_a_green_that_depends_on_memory_of_the_app_says_so(
     printed: list[str] = []
     setup = in_turn(app.seen.clear, printed.clear, adding(queue, "one"))
 
-    def worker() -> None:
-        app.work(queue, lambda task: printed.append(task.name))
-
+    worker = partial(app.work, queue, lambda task: printed.append(task.name))
     options: dict[str, Any] = {"setup": setup, "check": lambda: printed == ["one"], "copies": 2}
     with pytest.warns(UserWarning, match=r"race_test: actors change an_app\.seen, which instances"):
         result = race(worker, **options)

@@ -60,11 +60,8 @@ def race_shards(race: Run, queue: Queue) -> Run:
             queue.fetch_statistics()
             shards[shard] = before + 1
 
-        def check() -> bool:
-            return sum(shards) == 2
-
         options = {"copies": 2, "instances": False, **options}
-        result: RaceResult = race(visit, setup=setup, check=check, **options)
+        result: RaceResult = race(visit, setup=setup, check=lambda: sum(shards) == 2, **options)
         return result
 
     return run

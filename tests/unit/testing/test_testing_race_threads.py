@@ -230,9 +230,7 @@ def test_threads_that_wait_for_work_sleep_at_it(race: Run, ledger: Ledger) -> No
         for thread in threads:
             thread.join()
 
-    def check() -> bool:
-        return sorted(ledger.booked) == ["one", "two"]
-
+    check = lambda: sorted(ledger.booked) == ["one", "two"]  # noqa: E731
     race(work, setup=setup, check=check, copies=2, schedules=5)
 
 

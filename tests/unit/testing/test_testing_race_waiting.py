@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,11 +44,9 @@ def test_actors_that_are_blocked_by_each_other_are_a_deadlock(race: Run, queue: 
     with pytest.raises(RaceTestError, match="all actors are blocked:") as caught:
         race(forwards, backwards, setup=setup)
 
-    text = str(caught.value)
-    assert "forwards: waits for a lock" in text
-    assert "forwards is blocked:" in text
-    assert "backwards is blocked:" in text
-    assert "with locks[second]:" in text
+    for text in ("forwards: waits for a lock", "forwards is blocked:", "backwards is blocked:"):
+        assert text in str(caught.value)
+    assert "with locks[second]:" in str(caught.value)
 
 
 def test_a_lock_of_the_test_is_shared(race: Run, queue: Queue) -> None:
@@ -119,15 +118,11 @@ def test_a_lock_of_a_file_is_one_of_each_actor(
     def check() -> None:
         assert int(number.read_text()) == 2 - len(skipped)
 
-    def act() -> None:
-        count(fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-
-    def read() -> None:
-        count(fcntl.LOCK_SH | (0 if waits else fcntl.LOCK_NB))
-
-    assert race(act, copies=2, setup=setup, check=check, clock=False).is_complete
+    run = partial(race, copies=2, setup=setup, check=check, clock=False)
+    flags = 0 if waits else fcntl.LOCK_NB
+    assert run(partial(count, fcntl.LOCK_EX | flags)).is_complete
     with pytest.raises(RaceTestError, match="AssertionError"):
-        race(read, copies=2, setup=setup, check=check, clock=False)
+        run(partial(count, fcntl.LOCK_SH | flags))
 
 
 @pytest.mark.usefixtures("blocked_soon")

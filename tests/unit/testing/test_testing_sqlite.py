@@ -6,12 +6,14 @@ import os
 import sqlite3
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from functions import adding, in_turn
+from functions import adding, handling, in_turn
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from kept import Program, check_reduction
@@ -20,14 +22,16 @@ from visits_sqlite import UPDATE, SqliteVisits
 from pullqueue import Emulator, Queue
 from pullqueue.testing import (
     Crash,
+    CrashResult,
     CrashTestError,
     RaceResult,
     RaceTestError,
     crash_test,
-    race_test,
 )
 
 pytestmark = pytest.mark.slow
+
+Run = Callable[..., RaceResult]
 
 
 @pytest.fixture
@@ -35,15 +39,16 @@ def database(tmp_path: Path) -> SqliteVisits:
     return SqliteVisits(tmp_path / "app.sqlite")
 
 
-def test_who_finds_the_database_locked_waits(emulator: Emulator, database: SqliteVisits) -> None:
+@pytest.fixture
+def race(race: Run, database: SqliteVisits) -> Run:
+    """A race of two actors that have to count."""
+    return partial(race, copies=2, setup=database.reset, check=lambda: database.value() == 2)
+
+
+def test_who_finds_the_database_locked_waits(race: Run, database: SqliteVisits) -> None:
     """No error is raised, and who waits goes on after the commit."""
-
-    def check() -> None:
-        assert database.value() == 2
-
-    options: Any = {"copies": 2, "setup": database.reset, "check": check, "clock": False}
     with pytest.raises(RaceTestError) as caught:
-        race_test(emulator, database.by_connection, **options, preemptions=1)
+        race(database.by_connection, clock=False, preemptions=1)
 
     steps = [step.partition(" (")[0].partition(": ")[2] for step in caught.value.schedule]
     waits = steps.index("waits for a lock")
@@ -52,7 +57,7 @@ def test_who_finds_the_database_locked_waits(emulator: Emulator, database: Sqlit
 
 @pytest.mark.parametrize("close", [True, False])
 def test_a_cursor_that_is_dropped_has_no_lock(
-    emulator: Emulator, database: SqliteVisits, *, close: bool
+    race: Run, database: SqliteVisits, *, close: bool
 ) -> None:
     """SQLite unlocks the file as soon as nobody can fetch the rows that are left."""
 
@@ -64,13 +69,10 @@ def test_a_cursor_that_is_dropped_has_no_lock(
         if close:
             connection.close()
 
-    check = lambda: database.value() == 2  # noqa: E731
-    assert race_test(emulator, visit, copies=2, setup=database.reset, check=check)
+    assert race(visit)
 
 
-def test_a_lock_that_is_not_released_ends_by_the_timeout(
-    emulator: Emulator, database: SqliteVisits
-) -> None:
+def test_a_lock_that_is_not_released_ends_by_the_timeout(race: Run, database: SqliteVisits) -> None:
     """The clock moves by the timeout of the connection where nobody can go on."""
 
     def keep() -> None:
@@ -81,7 +83,7 @@ def test_a_lock_that_is_not_released_ends_by_the_timeout(
             connection.execute(UPDATE, (1,))
 
     with pytest.raises(RaceTestError, match="database is locked") as caught:
-        race_test(emulator, keep, write, setup=database.reset, check=lambda: None)
+        race(keep, write, copies=1)
     database.reset()
 
     assert any(step.startswith("time: moves 0:00:07") for step in caught.value.schedule)
@@ -96,7 +98,7 @@ def test_a_lock_that_is_not_released_ends_by_the_timeout(
     ],
 )
 def test_a_connection_waits_as_long_as_it_is_set(
-    emulator: Emulator, database: SqliteVisits, pragma: str, moved: str
+    race: Run, database: SqliteVisits, pragma: str, moved: str
 ) -> None:
     """Without a timeout it does not wait."""
 
@@ -111,42 +113,32 @@ def test_a_connection_waits_as_long_as_it_is_set(
             connection.execute(UPDATE, (1,))
 
     with pytest.raises(RaceTestError, match="database is locked") as caught:
-        race_test(emulator, keep, write, setup=database.reset, check=lambda: None, clock=False)
+        race(keep, write, copies=1, clock=False)
 
     moves = [step for step in caught.value.schedule if step.startswith("time:")]
     assert [step.split()[2] for step in moves] == ([moved] if moved else [])
 
 
 def test_time_does_not_pass_for_who_waits_while_others_can_go_on(
-    emulator: Emulator, database: SqliteVisits
+    race: Run, database: SqliteVisits
 ) -> None:
     """Also where time is an actor: a slow worker would make each other one fail."""
-
-    def check() -> None:
-        assert database.value() == 2
-
-    result = race_test(emulator, database.with_a_lock, copies=2, setup=database.reset, check=check)
-
-    assert result.is_complete
+    assert race(database.with_a_lock).is_complete
 
 
 def test_the_connection_of_an_apps_module_is_rolled_back_where_its_handler_is_killed(
-    emulator: Emulator, pushed: Queue, database: SqliteVisits
+    crash: Callable[..., CrashResult], pushed: Queue, database: SqliteVisits
 ) -> None:
     setup = in_turn(database.reset, adding(pushed, "one"))
 
-    def send(_: object) -> int:
+    def count() -> None:
         connection = database.keep()
         if not connection.execute("SELECT 1 FROM counters WHERE name = 'done'").fetchone():
             connection.execute("UPDATE counters SET value = value + 1")
             connection.execute("INSERT INTO counters VALUES ('done', 1)")
             connection.commit()
-        return 200
 
-    def check() -> None:
-        assert database.value() == 1
-
-    result = crash_test(emulator, setup=setup, check=check, send=send)
+    result = crash(setup=setup, check=lambda: database.value() == 1, send=handling(count))
 
     assert result.seen == ("sqlite3",)
     assert (
@@ -181,18 +173,9 @@ def test_connections_outside_of_tests_are_those_of_python(database: SqliteVisits
         assert type(connection) is sqlite3.Connection
 
 
-def test_services_leaves_databases_out(
-    emulator: Emulator, queue: Queue, database: SqliteVisits
-) -> None:
-    def count() -> None:
-        queue.fetch_statistics()
-        database.with_a_lock()
-
-    result = race_test(
-        emulator, count, copies=2, setup=database.reset, check=database.value, services=False
-    )
-
-    assert result.seen == ("queues",)
+def test_services_leaves_databases_out(race: Run, queue: Queue, database: SqliteVisits) -> None:
+    count = in_turn(queue.fetch_statistics, database.with_a_lock)
+    assert race(count, services=False).seen == ("queues",)
 
 
 ATTACHING = {
@@ -209,7 +192,7 @@ ATTACHING = {
     + [("a statement", False), ("a script", False)],
 )
 def test_tables_of_attached_databases_are_those_of_their_files(
-    emulator: Emulator, database: SqliteVisits, tmp_path: Path, how: str, *, is_same: bool
+    race: Run, database: SqliteVisits, tmp_path: Path, how: str, *, is_same: bool
 ) -> None:
     """An update that only one of two connections makes through ATTACH is lost, too."""
     path = str(tmp_path / "app.sqlite" if is_same else tmp_path / "other.sqlite")
@@ -235,26 +218,17 @@ def test_tables_of_attached_databases_are_those_of_their_files(
         with closing(database.connect(isolation_level=None)) as connection:
             change(connection, "counters")
 
-    def run(*, reduce: bool) -> RaceResult:
-        return race_test(
-            emulator,
-            attached,
-            direct,
-            setup=setup,
-            check=lambda: not is_same or database.value() == 2,
-            clock=False,
-            reduce=reduce,
-        )
-
+    run = partial(race, attached, direct, copies=1, setup=setup, clock=False)
     if is_same:
         with pytest.raises(RaceTestError, match="check returned False"):
-            run(reduce=True)
+            run()
     else:
-        assert run(reduce=True) < run(reduce=False)
+        run = partial(run, check=lambda: database.value() == 1)
+        assert run() < run(reduce=False)
 
 
 def test_what_a_trigger_of_another_connection_changes_is_known(
-    emulator: Emulator, queue: Queue, database: SqliteVisits
+    race: Run, queue: Queue, database: SqliteVisits
 ) -> None:
     """A connection is kept that has executed the same statement before there was the trigger."""
     database.reset()
@@ -273,11 +247,9 @@ def test_what_a_trigger_of_another_connection_changes_is_known(
         with closing(database.connect()) as connection:
             queue.add(str(connection.execute("SELECT * FROM log").fetchall()))
 
-    def run(expected: bytes) -> RaceResult:
-        def check() -> bool:
-            return queue.list_tasks()[0].payload == expected
-
-        return race_test(emulator, count, read, setup=setup, check=check, clock=False)
+    def run(expected: bytes) -> Any:
+        check = lambda: queue.list_tasks()[0].payload == expected  # noqa: E731
+        return race(count, read, copies=1, setup=setup, check=check, clock=False)
 
     assert run(b"[]") == 1
     with closing(database.connect()) as connection:
