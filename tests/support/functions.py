@@ -11,6 +11,13 @@ from flask import Flask
 
 from pullqueue import Queue
 
+Run = Callable[..., Any]
+"""The fixtures `race` and `crash`."""
+Load = Callable[..., Any]
+"""The fixture `load`."""
+Work = Callable[[], None]
+"""A function without arguments, such as the fixture `work`."""
+
 
 def in_turn(*calls: Callable[[], object]) -> Callable[[], None]:
     """Return a function that makes some calls, one after the other."""

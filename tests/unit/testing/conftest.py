@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from functions import Load, Work
 from ledgers import Ledger
 
 from pullqueue import Emulator, ManualClock, Queue
@@ -100,7 +101,7 @@ def ledger(queue: Queue) -> Ledger:
 
 
 @pytest.fixture
-def work(queue: Queue) -> Callable[[], None]:
+def work(queue: Queue) -> Work:
     """A worker that leases one task and deletes it."""
 
     def work() -> None:
@@ -123,9 +124,6 @@ def make_module(monkeypatch: pytest.MonkeyPatch) -> MakeModule:
         return module
 
     return make
-
-
-Load = Callable[..., Any]
 
 
 @pytest.fixture

@@ -9,13 +9,12 @@ from wsgiref.simple_server import demo_app
 
 import pytest
 from flask import Flask
-from functions import handling
+from functions import Run, handling
 from tables import each_row
 
 from pullqueue import ClockError, Emulator, InvalidQueueModeError, Queue, UnknownQueueError
 from pullqueue.testing import (
     Faults,
-    RaceResult,
     RaceTestError,
     crash_test,
     drain,
@@ -178,9 +177,6 @@ def test_a_clock_that_cannot_be_moved_is_refused_first(emulator: Emulator, call:
 
     assert not emulator.interceptors
     assert len(run_tasks(emulator, send=ok)) == 1
-
-
-Run = Callable[..., RaceResult]
 
 
 @each_row(

@@ -9,13 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from functions import KINDS, sending_to
+from functions import KINDS, Load, sending_to
 
 from pullqueue import Emulator, NewTask, Queue
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import crash_test, drain, drain_async, interrupt, race_test
 
-Load = Callable[..., Any]
 pytestmark = pytest.mark.slow
 Helper = Callable[..., object]
 

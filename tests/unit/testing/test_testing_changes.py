@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import requests
-from functions import adding, in_turn
+from functions import Run, adding, in_turn
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
@@ -26,7 +26,6 @@ from pullqueue.testing import RaceTestError
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., Any]
 Get = Callable[[Path], int]
 Put = Callable[[Path, int], object]
 

@@ -11,17 +11,14 @@ from contextlib import suppress
 from decimal import Decimal
 from functools import partial
 from queue import Queue as Orders
-from typing import Any
 
 import pytest
-from functions import in_turn
+from functions import Run, Work, in_turn
 from places import place
 
 from pullqueue import DeadlineExceededError, Emulator, Queue, Task
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.testing import Crash, CrashTestError
-
-Run = Callable[..., Any]
 
 
 class App:
@@ -220,7 +217,7 @@ def test_what_is_wrong_without_a_crash_is_not_a_failed_crash(crash: Run, app: Ap
 
 
 def test_each_run_begins_the_same_way(
-    crash: Run, emulator: Emulator, work: Callable[[], None], queue: Queue
+    crash: Run, emulator: Emulator, work: Work, queue: Queue
 ) -> None:
     names = []
     source = emulator.names

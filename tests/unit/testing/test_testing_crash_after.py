@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import responses
 from flask import Flask, Response
-from functions import adding, handling, in_turn
+from functions import Run, adding, handling, in_turn
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
@@ -24,7 +24,6 @@ from pullqueue.tasks import HttpRequest
 from pullqueue.testing import Crash, CrashTestError
 from pullqueue.testing.exploration import left_threads
 
-Run = Callable[..., Any]
 pytestmark = pytest.mark.slow
 Mail = Callable[[], object]
 

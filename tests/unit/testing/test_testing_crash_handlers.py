@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import requests
-from functions import KINDS, handling, in_turn, sending_to
+from functions import KINDS, Run, Work, handling, in_turn, sending_to
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
@@ -74,8 +74,6 @@ def shop(pushed: Queue) -> Shop:
     return Shop(pushed)
 
 
-Run = Callable[..., Any]
-Work = Callable[[], None]
 Charge = Callable[[bytes], None]
 MakeApp = Callable[[Shop, Charge], dict[str, Any]]
 """Returns the arguments that say where tasks are sent."""

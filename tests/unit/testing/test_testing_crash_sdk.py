@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from functions import adding, handling, in_turn
+from functions import Run, adding, handling, in_turn
 from google.appengine.api import datastore_errors
 from places import place, without_places
 from sdk_calls import deferred, ndb, sdk_testbed
@@ -22,7 +22,6 @@ from pullqueue.sdk.imports import taskqueue
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import Crash, CrashTestError, drain, run_task, run_tasks
 
-Run = Callable[..., Any]
 pytestmark = pytest.mark.slow
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
 import pytest
+from functions import Run
 
 from pullqueue import Emulator, Queue
 from pullqueue.config.model import QueueMode, QueueSettings
@@ -15,7 +15,6 @@ from pullqueue.push.request import PushRequest
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import drain, run_tasks
 
-Run = Callable[..., int]
 MAILS = QueueSettings(name="mails", mode=QueueMode.PUSH)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from cloudtasks_interface import grpc_client
-from functions import adding, handling, in_turn
+from functions import Work, adding, handling, in_turn
 from places import without_places
 from visits import Open, Visits
 
@@ -277,7 +277,7 @@ def test_calls_to_different_entities_need_no_order(
         for counter in counters.values():
             counter.reset()
 
-    def actor(name: str) -> Callable[[], None]:
+    def actor(name: str) -> Work:
         def count() -> None:
             counters[name].count()
 

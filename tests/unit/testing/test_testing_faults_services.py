@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from functions import adding, handling
+from functions import Run, adding, handling
 from google.appengine.runtime import default_api_stub
 from sdk_calls import datastore_errors, mail, memcache, ndb, sdk_testbed
 
 from pullqueue import Emulator, TransientError
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map
 from pullqueue.testing import Faults, RaceTestError, describe
-
-Run = Callable[..., Any]
 
 
 class Account(ndb.Model):  # type: ignore[misc] # the SDK is not typed

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import time_machine
 from freezegun import freeze_time
+from functions import Run
 
 from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.clock import Clock
@@ -24,7 +25,6 @@ from pullqueue.testing import (
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., Any]
 EVENING = datetime(2026, 1, 1, 23, 50, tzinfo=UTC)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 
 import pytest
-from functions import handling
+from functions import Work, handling
 
 from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.push.request import PushRequest
@@ -45,7 +44,7 @@ def handler(queue: Queue) -> Handler:
     return Handler(queue)
 
 
-def forever(queue: Queue, pushed: Queue, pause: float) -> Callable[[], None]:
+def forever(queue: Queue, pushed: Queue, pause: float) -> Work:
     def work() -> None:
         while True:
             if not work_once(queue, pushed) and pause:
@@ -85,7 +84,7 @@ def test_handlers_go_before_time(
 
 
 def test_push_tasks_are_sent_where_there_is_an_app(
-    emulator: Emulator, work: Callable[[], None], queue: Queue, pushed: Queue, handler: Handler
+    emulator: Emulator, work: Work, queue: Queue, pushed: Queue, handler: Handler
 ) -> None:
     """Without one they stay, however many are due; a queue that cannot send is an error."""
     pushed.add(b"one", request=HttpRequest("/mail"))

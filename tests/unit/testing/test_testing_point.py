@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from functions import handling, in_turn
+from functions import Run, Work, handling, in_turn
 from places import place
 
 from pullqueue import Emulator
 from pullqueue.push.request import PushRequest
 from pullqueue.testing import Crash, CrashTestError, RaceTestError, point
-
-Run = Callable[..., Any]
 
 
 class Connection(sqlite3.Connection):
@@ -40,7 +37,7 @@ def database() -> Iterator[Connection]:
 
 
 @pytest.fixture
-def setup(database: Connection, emulator: Emulator) -> Callable[[], None]:
+def setup(database: Connection, emulator: Emulator) -> Work:
     def setup() -> None:
         database.execute("DELETE FROM account")
         database.execute("INSERT INTO account VALUES ('ada', 10), ('bob', 10)")
@@ -59,7 +56,7 @@ TAKE = "UPDATE account SET money = money - 1 WHERE name = 'bob'"
 
 
 def test_a_handler_is_killed_between_statements(
-    crash: Run, database: Connection, setup: Callable[[], None]
+    crash: Run, database: Connection, setup: Work
 ) -> None:
     def handle(_: PushRequest) -> int:
         if money(database)["ada"] == 10:
@@ -139,9 +136,7 @@ def test_who_was_killed_does_not_pass_a_point(crash: Run, emulator: Emulator) ->
     crash(send=handle, setup=setup, check=check)
 
 
-def test_actors_are_interleaved_at_points(
-    race: Run, database: Connection, setup: Callable[[], None]
-) -> None:
+def test_actors_are_interleaved_at_points(race: Run, database: Connection, setup: Work) -> None:
     def add() -> None:
         before = money(database)["ada"]
         database.execute("UPDATE account SET money = ? WHERE name = 'ada'", (before + 1,))

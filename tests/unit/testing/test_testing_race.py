@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import requests
-from functions import in_turn
+from functions import Run, Work, in_turn
 from ledgers import Ledger
 from places import place, without_places
 
@@ -29,7 +29,6 @@ from pullqueue.tasks import NameInUseError
 from pullqueue.testing import (
     CrashTestError,
     Faults,
-    RaceResult,
     RaceTestError,
     drain,
     exhaust,
@@ -38,7 +37,6 @@ from pullqueue.testing.live_server import live_server
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., RaceResult]
 AddHandler = Callable[[logging.Handler], None]
 PATH = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
 
@@ -420,7 +418,7 @@ def test_what_actors_log_is_shown_where_a_schedule_fails(
     add_handler(logging.StreamHandler(sys.stderr))
     done: list[str] = []
 
-    def actor(name: str) -> Callable[[], None]:
+    def actor(name: str) -> Work:
         def act() -> None:
             queue.purge()
             done.append(name)

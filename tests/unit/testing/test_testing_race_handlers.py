@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from functions import KINDS, adding, handling, in_turn, sending_to
+from functions import KINDS, Run, Work, adding, handling, in_turn, sending_to
 from places import without_places
 
 from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.push.request import PushRequest
 from pullqueue.tasks import HttpRequest, NameInUseError
-from pullqueue.testing import RaceResult, RaceTestError, assert_empty, race_test
+from pullqueue.testing import RaceTestError, assert_empty, race_test
 
-Run = Callable[..., RaceResult]
 pytestmark = pytest.mark.slow
 
 
@@ -30,13 +29,11 @@ def race(race: Run) -> Run:
 
 
 @pytest.fixture
-def add_two(pushed: Queue) -> Callable[[], None]:
+def add_two(pushed: Queue) -> Work:
     return adding(pushed, "one", "two", request=HttpRequest("/a"))
 
 
-def test_a_handler_that_has_leased_in_vain_goes_on(
-    race: Run, queue: Queue, add_two: Callable[[], None]
-) -> None:
+def test_a_handler_that_has_leased_in_vain_goes_on(race: Run, queue: Queue, add_two: Work) -> None:
     done: list[int] = []
 
     def send(request: PushRequest) -> int:
@@ -50,7 +47,7 @@ def test_a_handler_that_has_leased_in_vain_goes_on(
 
 
 def test_a_failure_without_a_race_is_said_to_be_none(
-    race: Run, pushed: Queue, add_two: Callable[[], None]
+    race: Run, pushed: Queue, add_two: Work
 ) -> None:
     """Each attempt ends before the next begins; the first line says so, the traceback why."""
 
@@ -94,9 +91,7 @@ def test_a_task_that_fails_forever_ends_the_schedule(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_due_push_tasks_are_actors(
-    race: Run, pushed: Queue, add_two: Callable[[], None], kind: str
-) -> None:
+def test_due_push_tasks_are_actors(race: Run, pushed: Queue, add_two: Work, kind: str) -> None:
     """Two handlers at the same time lose an update; one after the other they do not."""
     shared: dict[str, int] = {}
 
@@ -195,16 +190,15 @@ def connect(tmp_path: Path) -> Callable[[], AbstractContextManager[sqlite3.Conne
 def test_time_passes_a_handler_once_before_each_call_that_its_retry_can_change(
     race: Run, pushed: Queue, connect: Callable[[], AbstractContextManager[sqlite3.Connection]]
 ) -> None:
-    def run(reads: int) -> RaceResult:
-        def send(_: PushRequest) -> int:
+    def run(reads: int) -> Any:
+        def handle() -> None:
             with connect() as connection:
                 for number in range(reads):
                     connection.execute("SELECT * FROM price LIMIT ?", (number,)).fetchall()
                 connection.execute("UPDATE visit SET count = count + 1")
                 connection.commit()
-            return 200
 
-        return race(setup=lambda: pushed.add(name="one"), send=send, clock=True)
+        return race(setup=adding(pushed, "one"), send=handling(handle), clock=True)
 
     few, many = run(1), run(4)
     assert many - few == 3
@@ -245,7 +239,7 @@ def test_a_task_that_becomes_due_loses_the_update_of_a_slow_actor(
 
 
 def test_another_task_that_begins_after_time_has_passed_a_handler_is_a_preemption(
-    race: Run, queue: Queue, add_two: Callable[[], None], clock: ManualClock
+    race: Run, queue: Queue, add_two: Work, clock: ManualClock
 ) -> None:
     running: set[str] = set()
     overlaps: set[str] = set()

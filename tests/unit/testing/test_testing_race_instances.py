@@ -12,16 +12,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from functions import adding, in_turn
+from functions import Load, Run, adding, in_turn
 
 from pullqueue import Queue
-from pullqueue.testing import RaceResult, RaceTestError
+from pullqueue.testing import RaceTestError
 from pullqueue.testing.exploration.instances import InstanceLock, raced_locks
 from pullqueue.testing.memory import Memory
-
-Run = Callable[..., RaceResult]
-Load = Callable[[str], Any]
-
 
 pytestmark = pytest.mark.slow
 

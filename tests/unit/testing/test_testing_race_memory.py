@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np  # noqa: F401 - it is loaded once; tests of the plugin unload what they load
 import pytest
+from functions import Load, Run
 
 from pullqueue import Queue
-from pullqueue.testing import RaceResult, RaceTestError, memory
+from pullqueue.testing import RaceTestError, memory
 from pullqueue.testing.memory import contents
 
 pytestmark = pytest.mark.slow
-
-Run = Callable[..., RaceResult]
-Load = Callable[..., Any]
 
 APP = """
 import array, collections, contextvars, ctypes, dataclasses, enum, functools, io, mmap
@@ -173,7 +170,7 @@ def _writer(app: Any, write: str) -> Any:
     return made["write_value"]
 
 
-def _race(race: Run, queue: Queue, app: Any, read: str, write: str, **options: Any) -> RaceResult:
+def _race(race: Run, queue: Queue, app: Any, read: str, write: str, **options: Any) -> Any:
     """Let two actors read a number, make calls that do not conflict, and write it."""
     get, put = _reader(app, read), _writer(app, write)
 

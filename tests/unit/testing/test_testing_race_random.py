@@ -11,6 +11,7 @@ from random import randrange
 from typing import Any
 
 import pytest
+from functions import Run
 from tables import each_row
 
 from pullqueue import Queue
@@ -21,7 +22,6 @@ from pullqueue.testing.exploration.steps import Choice, Pending
 from pullqueue.testing.patching import DRAWING
 from pullqueue.testing.points.footprint import NOTHING
 
-Run = Callable[..., Any]
 pytestmark = pytest.mark.slow
 SHARDS = 5
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from functions import adding, handling, in_turn
+from functions import Run, adding, handling, in_turn
 from places import place, without_places
 from sdk_calls import default_api_stub, deferred, memcache, ndb, sdk_testbed
 
@@ -21,7 +21,6 @@ from pullqueue.tasks import HttpRequest
 from pullqueue.testing import Faults, RaceResult, RaceTestError
 from pullqueue.testing.exploration import search
 
-Run = Callable[..., Any]
 pytestmark = pytest.mark.slow
 
 

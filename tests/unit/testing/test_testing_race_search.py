@@ -11,18 +11,17 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from functions import adding, in_turn
+from functions import Run, Work, adding, in_turn
 from places import without_places
 from programs import completed
 
 from pullqueue import Queue
-from pullqueue.testing import RaceResult, RaceTestError
+from pullqueue.testing import RaceTestError
 from pullqueue.testing.exploration import search as search_module
 from pullqueue.testing.exploration.progress import Stopwatch, written_by
 from pullqueue.testing.exploration.search import Outcome, Search
 from pullqueue.testing.exploration.steps import SETS_DIFFER, Choice
 
-Run = Callable[..., RaceResult]
 pytestmark = pytest.mark.slow
 
 
@@ -34,7 +33,7 @@ def count(race: Run, queue: Queue) -> Callable[..., tuple[int, set[str]]]:
         orders: set[str] = set()
         order: list[str] = []
 
-        def actor(letter: str) -> Callable[[], None]:
+        def actor(letter: str) -> Work:
             def act() -> None:
                 for _ in range(calls):
                     queue.get_task("one")

@@ -10,15 +10,14 @@ from functools import partial
 from typing import Any
 
 import pytest
-from functions import adding, in_turn
+from functions import Run, adding, in_turn
 
 from pullqueue import Queue
-from pullqueue.testing import CrashResult, RaceResult
+from pullqueue.testing import CrashResult
 from pullqueue.testing.exploration import blocking, schedule
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., RaceResult]
 Call = Callable[[], object]
 
 

@@ -11,19 +11,15 @@ import time
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from typing import Any
 
 import pytest
-from functions import adding, in_turn
+from functions import Load, Run, adding, in_turn
 from ledgers import Ledger
 
 from pullqueue import PullQueueError, Queue, Task
-from pullqueue.testing import RaceResult, RaceTestError
+from pullqueue.testing import RaceTestError
 
 pytestmark = pytest.mark.slow
-
-Load = Callable[..., Any]
-Run = Callable[..., RaceResult]
 
 
 class Renewer(Ledger):

@@ -6,20 +6,17 @@ import asyncio
 import fcntl
 import threading
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
-from functions import in_turn
+from functions import Run, in_turn
 
 from pullqueue import ManualClock, Queue
-from pullqueue.testing import RaceResult, RaceTestError
+from pullqueue.testing import RaceTestError
 
 pytestmark = pytest.mark.slow
-
-Run = Callable[..., RaceResult]
 
 
 def test_actors_that_are_blocked_by_each_other_are_a_deadlock(race: Run, queue: Queue) -> None:

@@ -6,32 +6,22 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from functions import adding, handling, in_turn
+from functions import Run, adding, handling, in_turn
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from kept import Program, check_reduction
 from visits_sqlite import UPDATE, SqliteVisits
 
-from pullqueue import Emulator, Queue
-from pullqueue.testing import (
-    Crash,
-    CrashResult,
-    CrashTestError,
-    RaceResult,
-    RaceTestError,
-    crash_test,
-)
+from pullqueue import Queue
+from pullqueue.testing import Crash, CrashTestError, RaceTestError
 
 pytestmark = pytest.mark.slow
-
-Run = Callable[..., RaceResult]
 
 
 @pytest.fixture
@@ -127,7 +117,7 @@ def test_time_does_not_pass_for_who_waits_while_others_can_go_on(
 
 
 def test_the_connection_of_an_apps_module_is_rolled_back_where_its_handler_is_killed(
-    crash: Callable[..., CrashResult], pushed: Queue, database: SqliteVisits
+    crash: Run, pushed: Queue, database: SqliteVisits
 ) -> None:
     setup = in_turn(database.reset, adding(pushed, "one"))
 
@@ -149,21 +139,18 @@ def test_the_connection_of_an_apps_module_is_rolled_back_where_its_handler_is_ki
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="connections have no autocommit")
 def test_a_commit_after_which_the_next_transaction_is_open_can_be_the_last_call(
-    emulator: Emulator, queue: Queue, database: SqliteVisits
+    crash: Run, queue: Queue, database: SqliteVisits
 ) -> None:
-    def setup() -> None:
-        database.reset()
-        queue.add("work")
-
     def work() -> None:
         for task in queue.lease_tasks(60, 1):
             with closing(database.connect(autocommit=False)) as connection:
                 connection.execute("UPDATE counters SET value = value + 1")
                 connection.commit()
-            queue.delete_tasks([task])
+            queue.delete_tasks(task)
 
+    setup = in_turn(database.reset, queue.add)
     with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, work, setup=setup, check=lambda: database.value() == 1)
+        crash(work, setup=setup, check=lambda: database.value() == 1)
     crashes = [(each.crash, each.calls[-1].partition(" (")[0]) for each in caught.value.failures]
     assert (Crash.AFTER, "sqlite3: COMMIT") in crashes
 

@@ -10,17 +10,13 @@ from typing import Any
 
 import pytest
 from executing import forked_python
-from functions import handling
+from functions import Load, Run, Work, handling
 
 from pullqueue import Queue
 from pullqueue.testing import place
 from pullqueue.testing.points.databases import find_unseen
 
 pytestmark = pytest.mark.slow
-
-Run = Callable[..., Any]
-Load = Callable[..., Any]
-Work = Callable[[], None]
 
 IMPORTS = {
     "import sqlite3": "sqlite3",
