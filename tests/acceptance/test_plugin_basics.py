@@ -58,6 +58,30 @@ def test_the_plugin_and_its_fixtures_import_what_they_need(
     result.assert_outcomes(passed=2)
 
 
+def test_a_run_without_plugins_of_pytest_passes_with_warnings_as_errors(
+    pytester: pytest.Pytester,
+) -> None:
+    """Workers of xdist: test_stores_plugin.py."""
+    pytester.makepyfile("""
+        import pytest
+        import requests
+
+        @pytest.mark.pullqueue(queues=["jobs"])
+        def test_flow(pullqueue_emulator, pullqueue_clock, pullqueue_server):
+            queue = pullqueue_emulator.queue("jobs")
+            queue.add()
+            queue.lease_tasks(60, 1)
+            pullqueue_clock.expire_leases()
+            assert queue.lease_tasks(60, 1)[0].retry_count == 2
+            path = "/taskqueue/v1beta2/projects/s~app/taskqueues/jobs/tasks"
+            assert requests.get(pullqueue_server.url + path).status_code == 200
+    """)
+    without = [f"-pno:{name}" for name in ("cacheprovider", "capture", "logging", "terminal")]
+    options = ("--import-mode=importlib", "--strict-markers", "--strict-config", "-prandomly")
+
+    assert pytester.runpytest("-Werror", *options, *without).ret == pytest.ExitCode.OK
+
+
 def test_emulator_alone_leaves_time_running(pullqueue_emulator: Emulator) -> None:
     before = time.time()  # noqa: TID251
 
