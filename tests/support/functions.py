@@ -45,6 +45,17 @@ def handling(*calls: Callable[[], object]) -> Callable[[object], int]:
     return send
 
 
+def working(queue: Queue, *calls: Callable[[], object]) -> Work:
+    """Return a worker that leases one task, makes some calls, and deletes it."""
+
+    def work() -> None:
+        for task in queue.lease_tasks(60, 1):
+            in_turn(*calls)()
+            queue.delete_tasks(task)
+
+    return work
+
+
 KINDS = ("flask", "fastapi, async", "fastapi", "fastapi, in one loop")
 
 

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from functions import Load, Work
+from functions import Load, Work, working
 from ledgers import Ledger
 
 from pullqueue import Emulator, ManualClock, Queue
@@ -103,11 +103,7 @@ def ledger(queue: Queue) -> Ledger:
 @pytest.fixture
 def work(queue: Queue) -> Work:
     """A worker that leases one task and deletes it."""
-
-    def work() -> None:
-        queue.delete_tasks(queue.lease_tasks(60, 1))
-
-    return work
+    return working(queue)
 
 
 MakeModule = Callable[..., ModuleType]

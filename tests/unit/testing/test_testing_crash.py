@@ -13,7 +13,7 @@ from functools import partial
 from queue import Queue as Orders
 
 import pytest
-from functions import Run, Work, in_turn
+from functions import Run, Work, in_turn, working
 from places import place
 
 from pullqueue import DeadlineExceededError, Emulator, Queue, Task
@@ -107,13 +107,8 @@ def test_crashes_whose_errors_differ_in_their_details_are_one_entry(crash: Run, 
 
 def test_crashes_with_different_errors_are_reported_one_by_one(crash: Run, queue: Queue) -> None:
     done = list[str]()
-
-    def work() -> None:
-        for task in queue.lease_tasks(60, 1):
-            done.append("begun")
-            queue.fetch_statistics()
-            done.append("half done")
-            queue.delete_tasks(task)
+    step = partial(done.append, "done")
+    work = working(queue, step, queue.fetch_statistics, step)
 
     def check() -> None:
         assert len(done) == 2, f"{len(done)} steps"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import responses
 from flask import Flask, Response
-from functions import Run, adding, handling, in_turn
+from functions import Run, Work, adding, handling, in_turn
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
@@ -381,7 +381,7 @@ def test_requests_that_a_mock_answers_are_named_and_those_of_the_dead_are_not_se
 
 
 def test_a_worker_begins_without_the_memory_of_the_one_that_was_killed(
-    crash: Run, queue: Queue
+    crash: Run, work: Work, queue: Queue
 ) -> None:
     """Calls of `restart` are not points. It is called once for a crash, not without one."""
     names, restarts = iter("abcdefgh"), [0]
@@ -395,10 +395,6 @@ def test_a_worker_begins_without_the_memory_of_the_one_that_was_killed(
     def setup() -> None:
         owner[0] = "first"
         queue.add(name="task")
-
-    def work() -> None:
-        for task in queue.lease_tasks(60, 1):
-            queue.delete_tasks(task)
 
     # Two calls, in three ways; where an answer is lost, nobody was killed.
     assert crash(work, setup=setup, restart=restart) == 6

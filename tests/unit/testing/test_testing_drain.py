@@ -86,7 +86,6 @@ def test_an_endless_worker_is_stopped(
 def test_an_empty_lease_of_one_queue_does_not_stop_a_worker_of_two(
     emulator: Emulator, queue: Queue, limited: Queue
 ) -> None:
-    """An empty lease on each of several queues does not stop the worker."""
     queue.add()
     ended = []
 
@@ -138,7 +137,6 @@ def test_pauses_move_the_clock_no_further_than_a_worker_with_leases_wants(
 def test_a_worker_that_waits_for_a_program_moves_no_clock(
     emulator: Emulator, queue: Queue, clock: ManualClock
 ) -> None:
-    """Waiting for another process takes real time, and moves no clock."""
     start = clock.now()
     queue.add()
     program = [sys.executable, "-c", "import time; time.sleep(0.05)"]
@@ -227,18 +225,6 @@ class TestAsync:
 
         return asyncio.run(test())
 
-    def test_a_worker_is_awaited_until_the_queue_is_empty(
-        self, emulator: Emulator, queue: Queue
-    ) -> None:
-        for _ in range(3):
-            queue.add()
-        emulator.queue("limited").add()
-
-        calls = self.run(emulator, lambda: self._finish(queue), queues=["work"])
-
-        assert calls == 3
-        assert_empty(queue)
-
     def test_an_endless_worker_is_stopped_once_nothing_is_left(
         self, emulator: Emulator, queue: Queue, clock: ManualClock
     ) -> None:
@@ -291,8 +277,12 @@ class TestAsync:
         assert left == []
 
     def test_workers_that_end_by_themselves_or_lease_in_threads_are_not_stopped_early(
-        self, emulator: Emulator, queue: Queue
+        self, emulator: Emulator, queue: Queue, limited: Queue
     ) -> None:
+        limited.add()
+        queue.add_many([NewTask()] * 3)
+        assert self.run(emulator, lambda: self._finish(queue), queues=["work"]) == 3
+        limited.purge()
         queue.add()
         ended = []
 

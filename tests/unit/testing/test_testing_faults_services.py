@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from functions import Run, adding, handling
 from google.appengine.runtime import default_api_stub
 from sdk_calls import datastore_errors, mail, memcache, ndb, sdk_testbed
+from tables import each_row
 
 from pullqueue import Emulator, TransientError
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map
@@ -136,38 +138,37 @@ def test_a_fault_applies_in_race_test(race: Run, emulator: Emulator, faults: Fau
     assert any("datastore_v3.Put 1 entity of kind Account" in s for s in caught.value.schedule)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
+PUT = "datastore_v3.Put"
+NOT_AN_ERROR = "is not an error of App Engine's SDK: use one, such as"
+
+
+@each_row(
+    ("call", "error", "kind", "message"),
     [
-        ("datastore_v3.Comit", None, 'there is no call "datastore_v3.Comit": did you mean'),
-        ("data.Commit", None, '"data.Commit" is of a service that has no stub in this test: set'),
-        ("datastore_v3.", None, 'there is no call "datastore_v3."'),
+        ("datastore_v3.Comit", None, ValueError, '^there is no call "datastore_v3.Comit": did you'),
+        (
+            "data.Commit",
+            None,
+            ValueError,
+            '^"data.Commit" is of a service that has no stub in this',
+        ),
+        ("datastore_v3.", None, ValueError, '^there is no call "datastore_v3."'),
+        (PUT, OSError, TypeError, NOT_AN_ERROR),
+        (PUT, ValueError("no"), TypeError, NOT_AN_ERROR),
+        (PUT, InterruptedError, TypeError, NOT_AN_ERROR),
+        (PUT, apiproxy_errors.ApplicationError, TypeError, "ApplicationError has a code: pass an"),
     ],
 )
-def test_calls_that_do_not_exist_are_refused(
-    faults: Faults, call: str, error: object, message: str
+def test_faults_that_can_never_trigger_are_refused(
+    faults: Faults, call: str, error: Any, kind: type[Exception], message: str
 ) -> None:
     """Also where `wrap_wsgi_app` has registered a stub that sends all other calls to App Engine."""
     apiproxy_stub_map.apiproxy.SetDefaultStub(default_api_stub.DefaultApiStub())
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is checked below
-        faults.fail(call)
-    assert str(caught.value).startswith(message)
+    with pytest.raises(kind, match=message):
+        faults.fail(call, error)
 
 
-@pytest.mark.parametrize("error", [OSError, ValueError("no"), InterruptedError])
-def test_errors_of_others_are_refused(faults: Faults, error: type[Exception]) -> None:
-    with pytest.raises(TypeError, match="is not an error of App Engine's SDK: use one, such as"):
-        faults.fail("datastore_v3.Put", error)
-
-
-def test_an_error_that_needs_a_code_is_refused_as_a_class(faults: Faults) -> None:
-    with pytest.raises(TypeError, match="ApplicationError has a code: pass an error"):
-        faults.fail("datastore_v3.Put", apiproxy_errors.ApplicationError)
-
-
-@pytest.mark.parametrize("options", [{"queues": ["work"]}, {"url": "/a"}, {"per_task": True}])
-def test_options_of_queues_and_tasks_are_refused(
-    faults: Faults, options: dict[str, object]
-) -> None:
+@each_row("options", [{"queues": ["work"]}, {"url": "/a"}, {"per_task": True}])
+def test_options_of_queues_and_tasks_are_refused(faults: Faults, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"not of datastore_v3\.Put: remove it"):
-        faults.fail("datastore_v3.Put", TransientError, **options)  # type: ignore[arg-type] # wrong
+        faults.fail(PUT, TransientError, **options)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import requests
-from functions import Run, Work, in_turn
+from functions import Run, Work, adding, in_turn
 from ledgers import Ledger
 from places import place, without_places
 
@@ -237,23 +237,18 @@ def test_a_worker_that_loops_forever_is_stopped(race_ledger: Run, ledger: Ledger
         assert race_ledger(worker, check=lambda: bool(ledger.booked), schedules=10) == 10
 
 
-def test_a_loop_goes_on_while_others_add_tasks(race: Run, queue: Queue) -> None:
+def test_a_loop_goes_on_while_others_add_tasks(race: Run, ledger: Ledger) -> None:
     """Only one that leases in vain again after that is stopped."""
-    done: list[str] = []
 
     def loop() -> None:
         while True:
-            for task in queue.lease_tasks(60, 1):
-                done.append(task.name)
-                queue.delete_tasks(task)
+            for task in ledger.queue.lease_tasks(60, 1):
+                ledger.book(task)
             time.sleep(5)  # noqa: TID251 - moves the clock
 
-    def add() -> None:
-        queue.add(name="one")
-        queue.add(name="two")
-
-    options: dict[str, Any] = {"setup": done.clear, "check": lambda: {*done} == {"one", "two"}}
-    assert race(loop, add, **options).is_complete
+    add = adding(ledger.queue, "one", "two")
+    check = lambda: {*ledger.booked} == {"one", "two"}  # noqa: E731
+    assert race(loop, add, setup=ledger.booked.clear, check=check).is_complete
 
 
 @pytest.mark.parametrize("how", [sys.exit, partial(sys.exit, 0)])

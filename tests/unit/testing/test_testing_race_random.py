@@ -11,7 +11,7 @@ from random import randrange
 from typing import Any
 
 import pytest
-from functions import Run
+from functions import Run, working
 from tables import each_row
 
 from pullqueue import Queue
@@ -233,11 +233,7 @@ def test_calls_that_differ_from_run_to_run_are_said(race: Run, queue: Queue) -> 
 def test_each_run_of_a_crash_test_draws_the_same(crash: Run, queue: Queue) -> None:
     drawn: list[float] = []
 
-    def work() -> None:
-        for task in queue.lease_tasks(60, 1):
-            drawn.append(random.random())
-            queue.delete_tasks(task)
-
+    work = working(queue, lambda: drawn.append(random.random()))
     state = random.getstate()
     crashes = crash(work, setup=lambda: queue.add(b"tea"))
 
