@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import requests
 from functions import KINDS, Run, Work, handling, in_turn, sending_to
+from sdk_calls import ndb, sdk_testbed
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
@@ -426,7 +427,15 @@ def add_over_rest(_: Queue, server: Server) -> None:
         requests.post(server.url + path, json={"payloadBase64": "YQ=="}, timeout=30)
 
 
-@pytest.mark.parametrize("add", [add_in_process, add_over_rest])
+class Order(ndb.Model):  # type: ignore[misc] # the SDK is not typed
+    """What a dead handler puts."""
+
+
+def put_entity(*_: object) -> None:
+    Order(id="from the dead").put()
+
+
+@pytest.mark.parametrize("add", [add_in_process, add_over_rest, put_entity])
 @pytest.mark.parametrize("kind", ["pool", "thread"])
 @pytest.mark.usefixtures("idle_soon")
 def test_a_dead_handler_changes_nothing_after_the_test(
@@ -443,7 +452,11 @@ def test_a_dead_handler_changes_nothing_after_the_test(
     begun: list[Callable[[], object]] = []
     send_of_sockets = socket.socket.send
 
-    with Server(emulator) as server, ThreadPoolExecutor(max_workers=9) as pool:
+    with (
+        sdk_testbed(emulator),
+        Server(emulator) as server,
+        ThreadPoolExecutor(max_workers=9) as pool,
+    ):
         interceptors = len(emulator.interceptors)
 
         def wait_and_add(died: threading.Event) -> None:
@@ -479,6 +492,7 @@ def test_a_dead_handler_changes_nothing_after_the_test(
         pool.shutdown()  # what follows the end of a call has been done, too
 
         assert not queue.list_tasks(1)
+        assert Order.get_by_id("from the dead") is None
         assert len(emulator.interceptors) == interceptors
     assert socket.socket.send is send_of_sockets
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -283,35 +282,6 @@ def test_deferred_calls_are_killed(crash: Run, queue: Queue, pushed: Queue) -> N
 
 def keep(payload: str) -> None:
     taskqueue.Queue("work").add(taskqueue.Task(payload=payload, method="PULL"))
-
-
-@pytest.mark.usefixtures("idle_soon")
-def test_a_dead_handler_does_not_use_services_after_the_test(crash: Run, pushed: Queue) -> None:
-    tested = threading.Event()
-    threads: list[threading.Thread] = []
-
-    def put(died: threading.Event) -> None:
-        tested.wait(60)
-        if died.is_set():
-            Account(id="from the dead").put()
-
-    def send(_: PushRequest) -> int:
-        died = threading.Event()
-        threads.append(threading.Thread(target=put, args=[died]))
-        threads[-1].start()
-        try:
-            ndb.Key(Account, "x").get()
-        except BaseException:
-            died.set()
-            raise
-        return 200
-
-    crash(setup=pushed.add, send=send)
-    tested.set()
-    for thread in threads:
-        thread.join()
-
-    assert Account.get_by_id("from the dead") is None
 
 
 def test_an_error_of_a_service_that_a_handler_ignores_is_found(crash: Run, pushed: Queue) -> None:
