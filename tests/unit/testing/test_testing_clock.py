@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -240,42 +239,6 @@ def test_sleeps_side_by_side_end_in_the_order_of_time(
         asyncio.run(both())
 
     assert seen == [("fast", 2), ("fast", 4), ("slow", 5), ("fast", 6), ("fast", 8), ("slow", 10)]
-
-
-def test_other_threads_keep_the_real_time(fixture_clock: FixtureClock) -> None:
-    start = fixture_clock.now()
-    with fixture_clock.auto_advance():
-        thread = threading.Thread(target=lambda: (sleep(0.001), asyncio.run(asyncio.sleep(0.001))))
-        thread.start()
-        thread.join()
-
-    assert fixture_clock.now() == start
-
-
-def test_two_threads_do_not_mix_clocks_of_their_own() -> None:
-    real = time.sleep  # noqa: TID251
-    first, second = ManualClock(), ManualClock()
-    inside, done = threading.Event(), threading.Event()
-
-    def other() -> None:
-        with FixtureClock(second, mock.Mock()).auto_advance():
-            inside.set()
-            done.wait()
-            sleep(2)
-
-    thread = threading.Thread(target=other)
-    with FixtureClock(first, mock.Mock()).auto_advance():
-        thread.start()
-        inside.wait()
-        sleep(1)
-    done.set()
-    thread.join()
-
-    passed = [
-        (clock.now() - ManualClock.DEFAULT_START).total_seconds() for clock in (first, second)
-    ]
-    assert passed == [1, 2]
-    assert time.sleep is sleep is real  # noqa: TID251
 
 
 def test_a_sleep_that_the_test_replaced_is_there_again(fixture_clock: FixtureClock) -> None:

@@ -88,9 +88,9 @@ def make_clock(emulator: Emulator) -> Callable[[], FixtureClock]:
 MakeClock = Callable[[], FixtureClock]
 
 
-def in_thread(context: Context, *seconds: float) -> None:
-    """Sleep in another thread, in a context."""
-    thread = threading.Thread(target=context.run, args=(sleep, *seconds))
+def in_thread(context: Context, call: Callable[..., object], *args: object) -> None:
+    """Call a function in another thread, in a context."""
+    thread = threading.Thread(target=context.run, args=(call, *args))
     thread.start()
     thread.join()
 
@@ -105,12 +105,13 @@ def test_a_context_in_another_thread_is_that_of_its_blocks(make_clock: MakeClock
     before = copy_context()
     with outer.auto_advance():
         with inner.auto_advance():
-            in_thread(before, 0.001)
+            in_thread(before, sleep, 0.001)
+            in_thread(before, asyncio.run, asyncio.sleep(0.001))
             context = copy_context()
-            in_thread(context, SECONDS)
+            in_thread(context, sleep, SECONDS)
             asyncio.run(asyncio.to_thread(sleep, SECONDS))
-        in_thread(context, SECONDS)
-    in_thread(context, 0.001)
+        in_thread(context, sleep, SECONDS)
+    in_thread(context, sleep, 0.001)
 
     assert passed(outer, inner) == [SECONDS, 2 * SECONDS]
 
