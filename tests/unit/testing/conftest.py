@@ -58,9 +58,9 @@ def blocked_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def idle_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take threads that handlers leave for idle after ten checks, and not after a hundred."""
-    monkeypatch.setattr(left_threads, "_IDLES", 10)
+def left_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for threads that handlers leave for twenty checks, and not for a thousand."""
+    monkeypatch.setattr(left_threads, "_MOST_CHECKS", 20)
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,6 @@ from pullqueue.engine.interceptors import QueueCall
 from pullqueue.errors import DeadlineExceededError, TransientError
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import Crash, CrashTestError
-from pullqueue.testing.exploration import left_threads
 
 pytestmark = pytest.mark.slow
 Mail = Callable[[], object]
@@ -288,11 +287,9 @@ def test_a_thread_of_the_app_that_serves_all_runs_is_named(
     assert named.endswith(" in consume)")
 
 
-def test_a_thread_that_goes_on_is_named(
-    crash: Run, queue: Queue, mails: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("left_soon")
+def test_a_thread_that_goes_on_is_named(crash: Run, queue: Queue, mails: Any) -> None:
     """Whether it does something, or waits, such as a timer."""
-    monkeypatch.setattr(left_threads, "_MOST_CHECKS", 20)
     goes_on, waits, started = [True], Event(), set[object]()
 
     def work() -> None:

@@ -207,22 +207,22 @@ class Dying:
 
     def threading(self) -> None:
         died = threading.Event()
-        ended = threading.Event()
+        ended = threading.Lock()  # unlike an event, for which the threads of the dead do not wait
 
         def wait() -> None:
-            ended.wait(10)
+            with ended:
+                pass
             if died.is_set():
                 self.change()
 
         self.threads.append(threading.Thread(target=wait))
-        self.threads[-1].start()
-        try:
-            self.call()
-        except BaseException:
-            died.set()
-            raise
-        finally:
-            ended.set()
+        with ended:
+            self.threads[-1].start()
+            try:
+                self.call()
+            except BaseException:
+                died.set()
+                raise
 
     def persisting(self) -> None:
         for _ in range(3):
@@ -437,7 +437,7 @@ def put_entity(*_: object) -> None:
 
 @pytest.mark.parametrize("add", [add_in_process, add_over_rest, put_entity])
 @pytest.mark.parametrize("kind", ["pool", "thread"])
-@pytest.mark.usefixtures("idle_soon")
+@pytest.mark.usefixtures("left_soon")
 def test_a_dead_handler_changes_nothing_after_the_test(
     crash: Run,
     emulator: Emulator,
@@ -448,8 +448,9 @@ def test_a_dead_handler_changes_nothing_after_the_test(
     kind: str,
 ) -> None:
     """What refuses the calls of its threads goes with the last of them."""
-    tested = threading.Event()
+    tested = threading.Lock()  # unlike an event, for which the threads of the dead do not wait
     begun: list[Callable[[], object]] = []
+    tried: list[None] = []
     send_of_sockets = socket.socket.send
 
     with (
@@ -460,8 +461,10 @@ def test_a_dead_handler_changes_nothing_after_the_test(
         interceptors = len(emulator.interceptors)
 
         def wait_and_add(died: threading.Event) -> None:
-            tested.wait(60)
+            with tested:
+                pass
             if died.is_set():
+                tried.append(None)
                 add(queue, server)
 
         def begin(died: threading.Event) -> None:
@@ -484,11 +487,12 @@ def test_a_dead_handler_changes_nothing_after_the_test(
                 raise
             return 200
 
-        assert crash(setup=pushed.add, send=send) == 4
+        with tested:
+            assert crash(setup=pushed.add, send=send) == 4
         assert len(begun) == 1 + 4 * 2
-        tested.set()
         for wait in begun:
             wait()
+        assert len(tried) == 2
         pool.shutdown()  # what follows the end of a call has been done, too
 
         assert not queue.list_tasks(1)
