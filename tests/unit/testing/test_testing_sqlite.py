@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from functions import Run, adding, handling, in_turn
+from functions import Run, adding, handling, in_turn, working
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from kept import Program, check_reduction
@@ -141,14 +141,12 @@ def test_the_connection_of_an_apps_module_is_rolled_back_where_its_handler_is_ki
 def test_a_commit_after_which_the_next_transaction_is_open_can_be_the_last_call(
     crash: Run, queue: Queue, database: SqliteVisits
 ) -> None:
-    def work() -> None:
-        for task in queue.lease_tasks(60, 1):
-            with closing(database.connect(autocommit=False)) as connection:
-                connection.execute("UPDATE counters SET value = value + 1")
-                connection.commit()
-            queue.delete_tasks(task)
+    def count() -> None:
+        with closing(database.connect(autocommit=False)) as connection:
+            connection.execute("UPDATE counters SET value = value + 1")
+            connection.commit()
 
-    setup = in_turn(database.reset, queue.add)
+    work, setup = working(queue, count), in_turn(database.reset, queue.add)
     with pytest.raises(CrashTestError) as caught:
         crash(work, setup=setup, check=lambda: database.value() == 1)
     crashes = [(each.crash, each.calls[-1].partition(" (")[0]) for each in caught.value.failures]
