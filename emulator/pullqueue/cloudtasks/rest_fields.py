@@ -102,18 +102,22 @@ def not_json(data: bytes, problem: str) -> CloudTasksError:
 
 
 def _describe_end(text: str) -> str:
-    """Return what the parser says of a text that ends too early: what it expects next."""
+    """Return what the parser says of a text that ends too early: what it expects next.
+
+    One that is too deep may have any brackets after that.
+    """
     outer: list[str] = []
-    last = ""
-    for last in _TOKEN.findall(text):
-        if last in ("{", "["):
-            outer.append(last)
-        elif last in ("}", "]"):
-            outer.pop()
-        elif last == ":":
-            outer[-1] = ":"
-        elif last == "," and outer[-1] == ":":
+    tokens = _TOKEN.findall(text)
+    for part in tokens:
+        if part in ("{", "["):
+            outer.append(part)
+        elif part in ("}", "]"):
+            del outer[-1:]
+        elif part == ":":
+            outer[-1:] = [":"]
+        elif part == "," and outer[-1:] == [":"]:
             outer[-1] = "{"
+    last = tokens[-1]
     if last.startswith('"') and (last == '"' or not last.endswith('"')):
         return "Closing quote expected in string."
     if not outer or last == ":":

@@ -186,6 +186,9 @@ def test_a_port_in_use_is_reported_with_what_to_do(emulator: Emulator, server: S
             advice = "stop the process using the port, or pass another --grpc-port"
             with pytest.raises(ServerAddressError, match=f"cannot listen on {address}: {advice}"):
                 other.start_grpc(port)
+    elsewhere = Server(emulator, host="2001:db8::1")
+    with pytest.raises(ServerAddressError, match=r"cannot listen on \[2001:db8::1\]:0: stop"):
+        elsewhere.start_grpc()
 
 
 def test_a_server_stops_while_clients_are_connected(server: Server, grpc_api: GrpcApi) -> None:

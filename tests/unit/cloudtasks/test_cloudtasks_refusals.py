@@ -83,6 +83,13 @@ for method in ("AcknowledgeTask", "RenewLease", "CancelLease"):
     )
     refuse(V2BETA2, method, (held | {"name": f"{PULL}/tasks/no"}, ""), code="NOT_FOUND", **more)
 
+refuse(
+    V2BETA2,
+    "DeleteTask",
+    ({"name": f"{PULL}/tasks/no"}, r'\(queue "pull" has no task "no"\)$'),
+    code="NOT_FOUND",
+)
+
 # Push tasks.
 APP_ENGINE, HTTP = "task.app_engine_http_request", "task.http_request"
 """The fields of a request, as messages name them."""

@@ -122,9 +122,12 @@ def test_a_query_that_is_not_valid_is_refused_before_the_call(
 ) -> None:
     emulator.queue("pull").add(b"1")
 
-    with refused("INVALID_ARGUMENT", text):
+    with refused("INVALID_ARGUMENT", text) as caught:
         call.send(verb, path, LEASE if verb == "POST" else None)
     assert emulator.queue("pull").fetch_statistics().leased == 0
+    if text == UNKNOWN:
+        [detail] = caught.value.details
+        assert detail["fieldViolations"] == [{"description": caught.value.message}]
 
 
 def test_firebase_calls_two_methods_without_a_version(client: Client, emulator: Emulator) -> None:

@@ -296,6 +296,11 @@ END = "\n\n^"
         (b'{"maxTasks": tru}', "Unexpected token.", 17),
         (b"\xff", "Unexpected token.", "\n�\n^"),
         (b"[" * 100_000, "Unexpected end of string. Expected a value or ] within an array.", END),
+        (
+            b"[" * 100_000 + b"]" * 100_001 + b":, 1",
+            "Unexpected end of string. Expected : between key:value pair.",
+            END,
+        ),
     ],
 )
 def test_what_is_not_json_is_refused_with_its_place(
