@@ -69,7 +69,7 @@ def test_faults_trigger_on_calls_of_the_app_alone(control: ControlClient, server
     "fault", [{"kind": "latency", "call": "lease_tasks"}, {"kind": "expire_leases"}]
 )
 def test_to_move_the_clock_of_the_system_is_refused(fault: dict[str, object]) -> None:
-    """In the words of one who started a server; nothing is set."""
+    """In the words of one who started a server; nothing is set. Other faults are."""
     control = ControlClient(Server(Emulator.from_text("queue: [{name: pull, mode: pull}]")))
     reply = control.post("/faults", fault)
 
@@ -79,6 +79,7 @@ def test_to_move_the_clock_of_the_system_is_refused(fault: dict[str, object]) ->
         "`pullqueue serve --clock manual` (`pullqueue exec --url` runs an app with it), or make a "
         'project by POST /_emulator/projects with {"clock": "manual"}'
     )
+    assert control.post("/faults", {"kind": "empty_leases"}).status == 200
 
 
 def test_a_lease_expires_before_the_next_call_of_an_app(
