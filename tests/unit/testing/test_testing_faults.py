@@ -157,20 +157,20 @@ class TestFaultsOfTasks:
         assert by_number == [(1, 503)] * 3 + [(2, None)] * 3 + [(3, 200)] * 3
         assert (lost.calls, lost.hits, lost.is_spent) == (9, 3, False)
 
-    def test_tasks_of_one_name_in_two_queues_are_two(
+    def test_tasks_of_one_url_are_told_apart_by_queue_and_name(
         self, emulator: Emulator, faults: Faults, pushed: Queue
     ) -> None:
-        queues = (pushed, emulator.queue("default"))
+        other = emulator.queue("default")
         faults.fail("add", per_task=True, times=1)
-        for queue in queues:
+        for queue, name in ((pushed, "a"), (pushed, "b"), (other, "a")):
             with pytest.raises(TransientError):
-                queue.add(name="a", request=HttpRequest("/same"))
-            queue.add(name="a", request=HttpRequest("/same"))
+                queue.add(name=name, request=HttpRequest("/same"))
+            queue.add(name=name, request=HttpRequest("/same"))
         lost = faults.lose_response("attempt", per_task=True, times=1, url="/same")
 
         run_tasks(emulator, send=lambda _: 200, until="empty")
 
-        assert (lost.calls, lost.hits) == (4, 2)
+        assert (lost.calls, lost.hits) == (6, 3)
 
     def test_an_add_is_repeated_by_its_name_or_its_request(
         self, faults: Faults, queue: Queue
