@@ -364,6 +364,18 @@ def test_a_call_names_its_resource_in_the_metadata(
     )
 
 
+def test_a_call_below_a_queue_is_routed_by_its_parent(grpc_api: GrpcApi) -> None:
+    request = message_class("v2beta2", "ListTasksRequest")(parent=NAMED)
+    method = grpc_api.channel.unary_unary("/google.cloud.tasks.v2beta2.CloudTasks/ListTasks")
+    metadata = (("x-goog-request-params", f"name={NAMED}"),)
+
+    with pytest.raises(grpc.RpcError) as caught:
+        method(request.SerializeToString(), metadata=metadata, timeout=30)
+
+    text = 'must contain "parent=projects/[projectname]/locations/[location]/queues/[name]"'
+    assert text in caught.value.details()
+
+
 @pytest.mark.parametrize(
     ("routing", "refused"),
     [(None, True), (f"parent={NAMED}", True), (f"name={NAMED}", False), (f"queue={NAMED}", False)],

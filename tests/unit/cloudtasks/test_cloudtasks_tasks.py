@@ -118,7 +118,11 @@ class TestLeaseTasks:
     def test_a_tag_that_looks_like_a_function_needs_quotes(self, call: Call) -> None:
         create(call, "one", pullMessage={"tag": "oldest_tag()"})
 
-        with refused("INVALID_ARGUMENT", "looks like a function: use tag_function=oldest_tag"):
+        problem = (
+            r'filter is "tag=oldest_tag\(\)", which looks like a function: use '
+            r'tag_function=oldest_tag\(\), or tag="oldest_tag\(\)" for a tag of that name$'
+        )
+        with refused(f"INVALID_ARGUMENT: {problem}"):
             lease(call, filter="tag=oldest_tag()")
         assert lease(call, filter='tag="oldest_tag()"') == ["one"]
 

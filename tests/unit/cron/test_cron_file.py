@@ -85,6 +85,7 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
         ("cron:\n- schedule: every 1 hours\n", "2:3: job 1 has no `url`: add one"),
         ("cron:\n- url:\n  schedule: every 1 hours\n", "2:3: job 1 has no `url`: add one"),
         ("cron:\n- {url: /a, schedule: }\n", "2:3: job 1 has no `schedule`: add one"),
+        ("cron:\n- target: w\n", "2:3: job 1 has no `url` and no `schedule`: add them"),
         (f"cron:\n- url: a{SCHEDULE}", '2:8: url "a": use a path of the app'),
         (f"cron:\n- url: https://a/b{SCHEDULE}", '2:8: url "https://a/b": use a path of the app'),
         (
@@ -142,6 +143,7 @@ def test_a_fault_is_reported_with_its_line(text: str, message: str) -> None:
     with pytest.raises(InvalidCronError) as raised:
         parse_cron(text)
     [line] = str(raised.value).splitlines()
+    assert line.startswith("cron.yaml:")
     place, rule = line.removeprefix("cron.yaml:").split(" QY")
     assert message in f"{place} {rule.split(': ', 1)[1]}"
 
@@ -198,6 +200,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         ("description: {}", "x", "x" * 499),
         ("retry_parameters: {{job_retry_limit: {}}}", "0", "5"),
         ("retry_parameters: {{job_age_limit: {}}}", "1s", ".5d"),
+        ("retry_parameters: {{min_backoff_seconds: {}}}", "0", "3600"),
         ("target: {}", "w", "v1:w"),
     ],
 )

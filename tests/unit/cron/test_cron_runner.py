@@ -113,6 +113,10 @@ def test_a_job_that_always_fails_keeps_its_schedule(schedule: str, days: float) 
         ({"job_age_limit": "59s", "min_backoff_seconds": 20}, [0, 20, 60]),
         ({"job_age_limit": "60s", "min_backoff_seconds": 20}, [0, 20, 60, 140]),
         ({"job_age_limit": "1s", "job_retry_limit": 2}, [0, 5, 15]),
+        (
+            {"job_age_limit": "20m", "min_backoff_seconds": 1},
+            [0, 1, 3, 7, 15, 31, 63, 127, 223, 351, 511, 703, 927, 1183],
+        ),
         ({"job_retry_limit": 3, "min_backoff_seconds": 1199}, [0, 1199]),
         ({"job_retry_limit": 3, "min_backoff_seconds": 1200}, [0]),
     ],

@@ -37,6 +37,7 @@ def queue() -> Queue:
         HttpRequest("/a", target="instance.version.service", deadline_seconds=15),
         HttpRequest("/a", retry=RetryParameters(), deadline_seconds=86_415),
         HttpRequest("/a", retry=RetryParameters(min_backoff_seconds=0.1, max_backoff_seconds=0.1)),
+        HttpRequest("/a", retry=RetryParameters(task_age_limit_seconds=2**63 - 1)),
     ],
 )
 def test_valid_requests_are_stored_as_given(queue: Queue, request_: HttpRequest) -> None:
@@ -91,6 +92,10 @@ def test_valid_requests_are_stored_as_given(queue: Queue, request_: HttpRequest)
         (
             {"retry": RetryParameters(task_retry_limit=-1)},
             "retry parameter task_retry_limit is -1: use a whole number from 0 to 2147483647",
+        ),
+        (
+            {"retry": RetryParameters(task_age_limit_seconds=2**63)},
+            "use a whole number from 0 to 9223372036854775807",
         ),
         ({"retry": RetryParameters(max_doublings=1.5)}, "max_doublings is 1.5"),  # type: ignore[arg-type]
         (

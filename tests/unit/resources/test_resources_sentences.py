@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 
@@ -14,9 +15,10 @@ from sentences import SPECIFICATION, check_advice, check_queue
 from stores import LONG
 from tables import each_row
 
+from pullqueue.engine import verbs
 from pullqueue.resources.queues import get_queue
 from pullqueue.runtime.causes import CAUSES
-from pullqueue.tasks import TaskState
+from pullqueue.tasks import HttpRequest, NewTask, TaskState
 
 CONFIG = """\
 queue:
@@ -192,14 +194,25 @@ def test_a_sentence_has_the_causes_of_what_was_done(script: str, name: str, reas
 
 
 def test_a_new_address_is_that_of_the_next_attempts() -> None:
-    """And no longer the one at which nothing listens."""
+    """And no longer the one at which nothing listens; tasks without an address have none."""
     with scene(CONFIG, threads=THREADS) as played:
         played.play(steps_of("add slow dead 1"))
-        assert "start what listens at" in get_queue(played.state, "slow").progress.text
-        played.state.push_to.replace(["dead=http://127.0.0.1:7"], keep_others=True)
-        text = get_queue(played.state, "slow").progress.text
+        queue, now = played.state.emulator.queue("slow"), played.state.emulator.clock.now()
+        tasks = [
+            NewTask(eta=now + timedelta(seconds=seconds), request=request)
+            for seconds, request in (
+                (1, HttpRequest("https://unknown.example/")),
+                (30, HttpRequest("/mail", target="other")),
+            )
+        ]
+        verbs.insert(queue, tasks, absolute_urls=True)
+        before = get_queue(played.state, "slow").progress.text
+        addresses = ["dead=http://127.0.0.1:7", "other=http://127.0.0.1:8"]
+        played.state.push_to.replace(addresses, keep_others=True)
+        after = get_queue(played.state, "slow").progress.text
 
-    assert " failed: the next attempts go to 127.0.0.1:7; 1 task waits for its next attempt" in text
+    assert ", or `pullqueue push-to dead=URL` (retries have a limit); " in before
+    assert " failed: the next attempts go to 127.0.0.1:7 and 127.0.0.1:8; " in after
 
 
 def test_each_cause_has_a_scene() -> None:

@@ -306,6 +306,8 @@ def test_another_project_begins_with_a_call_that_names_it(
             else:
                 with pytest.raises(ApiRefused, match="Permission denied on resource project oth"):
                     call("ListQueues", parent=location)
+            with pytest.raises(ApiRefused):
+                call("GetQueue", name="queues/no-project/x")
         unknown = requests.get(v1beta2(server, "third"), timeout=60)
         control.get("/queues/projects/looked-at/locations/us-central1/queues/pull")
         names = [each["name"] for each in control.get("/projects").body["projects"]]
