@@ -157,7 +157,7 @@ class TestFaultsOfTasks:
         assert by_number == [(1, 503)] * 3 + [(2, None)] * 3 + [(3, 200)] * 3
         assert (lost.calls, lost.hits, lost.is_spent) == (9, 3, False)
 
-    def test_tasks_of_one_url_are_told_apart_by_queue_and_name(
+    def test_tasks_of_one_url_are_counted_by_queue_and_name(
         self, emulator: Emulator, faults: Faults, pushed: Queue
     ) -> None:
         other = emulator.queue("default")
