@@ -179,6 +179,16 @@ def test_issuer_subject_audience_times_and_scope_are_verified(
     assert response.get_json()["error_description"]
 
 
+@pytest.mark.parametrize(("seconds", "status"), [(3660, 200), (3661, 400)])
+def test_a_jwt_is_valid_for_at_most_an_hour_and_a_minute(
+    guarded: Client, key: dict[str, Any], seconds: int, status: int
+) -> None:
+    made = claims(key)
+    made["exp"] = made["iat"] + seconds
+
+    assert ask(guarded, key, made).status_code == status
+
+
 def test_a_key_signs_only_for_its_own_address(
     guarded: Client, key: dict[str, Any], other_key: dict[str, Any]
 ) -> None:
