@@ -150,8 +150,15 @@ class _Sleeper:
     """True once the block has ended, while a context that was copied in it is still used."""
 
     def __init__(
-        self, clock: MovableClock, sleep: Callable[[float], object], outer: _Sleeper | None
+        self,
+        clock: MovableClock,
+        sleep: Callable[[float], object],
+        outer: _Sleeper | None,
+        *,
+        in_tasks: bool,
     ) -> None:
+        self.in_tasks = in_tasks
+        """True if `asyncio.sleep` does so, too."""
         self.outer = outer
         """That of the block around it."""
         self.slept_seconds: float = outer.slept_seconds if outer else 0.0
@@ -215,11 +222,18 @@ _of_context: ContextVar[_Sleeper | None] = ContextVar("sleeper", default=None)
 
 
 @contextmanager
-def sleeping(clock: MovableClock, sleep: Callable[[float], object]) -> Iterator[None]:
-    """Call `sleep` where this thread or context calls `time.sleep`, or awaits `asyncio.sleep`."""
+def sleeping(
+    clock: MovableClock, sleep: Callable[[float], object], *, in_tasks: bool = True
+) -> Iterator[None]:
+    """Call `sleep` where this thread or context calls `time.sleep`, or awaits `asyncio.sleep`.
+
+    The latter unless `in_tasks` is False.
+    """
     with _sleep_replaced:
         before = getattr(_of_thread, "sleeper", None), _of_context.get()
-        _of_thread.sleeper = sleeper = _Sleeper(clock, sleep, before[0] or before[1])
+        _of_thread.sleeper = sleeper = _Sleeper(
+            clock, sleep, before[0] or before[1], in_tasks=in_tasks
+        )
         _of_context.set(sleeper)
         try:
             yield
@@ -257,7 +271,7 @@ def _sleep_replaced(patches: Patches) -> None:
 
     async def asyncio_sleep(delay: float, result: object = None) -> object:
         sleeper = _current_sleeper()
-        if sleeper is None or delay <= 0:
+        if sleeper is None or delay <= 0 or not sleeper.in_tasks:
             return await real_asyncio_sleep(delay, result)
         await sleeper.sleep_async(_at_least_a_microsecond(delay), real_asyncio_sleep)
         return result
