@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import requests
-from functions import Run, adding, in_turn
+from functions import Run, Work, adding, in_turn, working
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
@@ -264,17 +264,14 @@ def test_temporary_files_of_the_dead_are_removed(
 
 
 @pytest.fixture(params=["race", "crash"])
-def run(request: pytest.FixtureRequest, race: Run, crash: Run, queue: Queue) -> Run:
+def run(request: pytest.FixtureRequest, race: Run, crash: Run, work: Work, queue: Queue) -> Run:
     """A race or crashes of a worker that does something after a call; returns the result."""
 
     def run(use: Callable[[], object], **options: Any) -> Any:
-        def work() -> None:
-            queue.delete_tasks(queue.lease_tasks(60, 1))
-            use()
-
+        worker = in_turn(work, use)
         if request.param == "race":
-            return race(work, copies=2, clock=False, **options)
-        return crash(work, setup=queue.add, **options)
+            return race(worker, copies=2, clock=False, **options)
+        return crash(worker, setup=queue.add, **options)
 
     return run
 
@@ -296,7 +293,7 @@ def test_a_process_that_is_not_forked_is_named(crash: Run, queue: Queue) -> None
     processes = [multiprocessing.get_context("spawn").Process(target=_do_nothing)]
 
     def work() -> None:
-        queue.delete_tasks(queue.lease_tasks(60, 1))
+        working(queue)()
         for process in processes:
             process.start()
             process.join()

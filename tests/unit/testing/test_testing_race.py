@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import requests
-from functions import Run, Work, adding, in_turn
+from functions import Run, Work, adding, in_turn, working
 from ledgers import Ledger
 from places import place, without_places
 
@@ -260,10 +260,7 @@ def test_a_loop_goes_on_while_others_add_tasks(race: Run, ledger: Ledger) -> Non
 def test_a_worker_can_end_as_a_program_does(
     race: Run, crash: Run, emulator: Emulator, queue: Queue, how: Callable[[], object]
 ) -> None:
-    def work() -> None:
-        queue.delete_tasks(queue.lease_tasks(60, 1))
-        how()
-
+    work = in_turn(working(queue), how)
     assert race(work, copies=2, setup=queue.add, clock=False).is_complete
     assert crash(work, setup=queue.add).is_complete
     queue.add()
@@ -360,10 +357,7 @@ def test_a_step_shows_which_names_were_in_use(race: Run, queue: Queue) -> None:
 def test_check_can_fail_as_a_test_of_pytest_does(race: Run, crash: Run, queue: Queue) -> None:
     """`pytest.fail` raises what is not an `Exception`."""
     done: list[int] = []
-
-    def work() -> None:
-        queue.delete_tasks(queue.lease_tasks(60, 1))
-        done.append(1)
+    work = in_turn(working(queue), lambda: done.append(1))
 
     def check() -> None:
         if len(done) != 1:

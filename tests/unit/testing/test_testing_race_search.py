@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import sys
@@ -92,11 +93,7 @@ def test_the_first_failure_has_the_fewest_preemptions(race: Run, queue: Queue) -
 
 def test_a_replay_that_ends_before_the_schedule_is_refused(race: Run, queue: Queue) -> None:
     """The first run has more calls, since what they keep is not there yet."""
-
-    def look() -> None:
-        for _ in range(3):
-            queue.fetch_statistics()
-
+    look = in_turn(*[queue.fetch_statistics] * 3)
     with pytest.raises(ValueError, match=r"^replay does not fit: it has 6 choices, and the sched"):
         race(look, copies=2, replay="1x3 2x3")
 
@@ -114,10 +111,7 @@ def test_a_replay_that_does_not_fail_says_what_may_hide_the_failure(
 
 
 def test_a_long_replay_is_shown_whole(race: Run, queue: Queue) -> None:
-    def look() -> None:
-        for _ in range(60):
-            queue.fetch_statistics()
-
+    look = in_turn(*[queue.fetch_statistics] * 60)
     replay = " ".join(["1", "2"] * 61)
     with pytest.raises(RaceTestError) as caught:
         race(look, check=lambda: False, copies=2, replay=replay)
@@ -178,22 +172,14 @@ def test_what_fails_without_a_race_ends_soon(
     race: Run, queue: Queue, right: tuple[int, ...], schedules: int, tried: str
 ) -> None:
     """A check that is wrong fails in the first order already; here, however slow the machine."""
-    calls: list[None] = []
-
-    def look() -> None:
-        for _ in range(3):
-            queue.get_task("one")
-
-    def check() -> bool:
-        calls.append(None)
-        return len(calls) in right
-
+    look = in_turn(*[partial(queue.get_task, "one")] * 3)
+    checks = itertools.count(1)
     fewer = patch.multiple(search_module, _UNTIL_RACE=10, _MORE_SECONDS=math.inf)
     with fewer, pytest.raises(RaceTestError) as caught:
         race(
             look,
-            setup=partial(queue.add, name="one"),
-            check=check,
+            setup=adding(queue, "one"),
+            check=lambda: next(checks) in right,
             copies=4,
             schedules=schedules,
             seconds=math.inf,

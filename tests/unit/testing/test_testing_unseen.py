@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from executing import forked_python
-from functions import Load, Run, Work, handling
+from functions import Load, Run, Work, handling, in_turn
 
 from pullqueue import Queue
 from pullqueue.testing import place
@@ -160,11 +160,7 @@ def test_a_driver_is_seen_if_what_calls_it_is(
         "def ask():\n    with engine.connect() as c: c.execute(text('SELECT 1'))\n"
     )
 
-    def actor() -> None:
-        queue.fetch_statistics()
-        app.ask()
-
-    result = race(actor, copies=2)
+    result = race(in_turn(queue.fetch_statistics, app.ask), copies=2)
     app.engine.dispose()
 
     assert result.unseen == ()
