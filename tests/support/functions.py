@@ -57,6 +57,7 @@ def working(queue: Queue, *calls: Callable[[], object]) -> Work:
 
 
 KINDS = ("flask", "fastapi, async", "fastapi", "fastapi, in one loop")
+"""Of apps; those of FastAPI run handlers in their loop, in threads, or in those of a kept loop."""
 
 
 @contextmanager
