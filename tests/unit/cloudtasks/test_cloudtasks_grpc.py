@@ -85,6 +85,9 @@ CALLS: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
 def test_every_method_answers_as_over_rest(clock: ManualClock, version: Version) -> None:
     calls = [*SHARED, *CALLS.get(version.name, CALLS["v2"]), ("DeleteQueue", {"name": MADE})]
     assert {name for name, _ in calls} == {method.name for method in version.methods}
+    mixin = "google.cloud.location.Locations"
+    of_mixin = {method.name for method in version.methods if method.service == mixin}
+    assert of_mixin == {"ListLocations", "GetLocation"}
     text = "queue:\n- name: pull\n  mode: pull\n- name: push\n  rate: 1/s\n"
     over_rest = RestApi(Client(create_app(Emulator.from_text(text, clock=clock))), version=version)
     with Server(Emulator.from_text(text, clock=clock)) as server:

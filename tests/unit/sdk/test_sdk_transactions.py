@@ -9,6 +9,7 @@ import pytest
 from sdk_calls import call, datastore, ndb, pull
 
 from pullqueue import Emulator
+from pullqueue.engine.store import Insertion
 from pullqueue.sdk.imports import (
     api_base_pb2,
     apiproxy_errors,
@@ -17,6 +18,7 @@ from pullqueue.sdk.imports import (
     taskqueue,
 )
 from pullqueue.testing import Faults
+from pullqueue.testing.describing import describe_call
 
 pytestmark = pytest.mark.usefixtures("stub")
 
@@ -120,17 +122,19 @@ def test_a_fault_of_an_add_is_raised_in_the_transaction(
 
 def test_only_the_calls_of_the_app_are_intercepted(transaction: Any, emulator: Emulator) -> None:
     """Looking up a free name and storing the task at the commit are none of them."""
-    verbs = []
+    seen = []
 
     def intercept(call: Any, call_next: Any) -> Any:
-        verbs.append(call.verb)
-        return call_next()
+        result = call_next()
+        seen.append((call.verb, describe_call(call).partition(") ")[2], result))
+        return result
 
     with emulator.interceptors.installed(intercept), Faults(emulator) as faults:
         fault = faults.fail("add", after=1)
         transaction(lambda: add(1))
 
-    assert (verbs, fault.calls, stored()) == (["add"], 1, 1)
+    assert seen == [("add", 'on queue "pull" in a transaction', Insertion([], {}))]
+    assert (fault.calls, stored()) == (1, 1)
 
 
 def test_names_keep_clear_of_taken_ones(transaction: Any, emulator: Emulator) -> None:
