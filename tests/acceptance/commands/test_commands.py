@@ -75,16 +75,18 @@ def test_numbers_of_a_push_queue(run: Run, emulator: Emulator) -> None:
     assert [shown[state] for state in states] == [0, 1, 1, 1]  # as the route has them
 
 
+@pytest.mark.parametrize(("count", "attempts"), [(1, "attempt"), (2, "attempts 1 to 2")])
 def test_attempts_that_were_only_counted_are_one_line_of_the_history(
-    run: Run, emulator: Emulator
+    run: Run, emulator: Emulator, count: int, attempts: str
 ) -> None:
-    queue, record = emulator.queue("push"), AttemptRecord(7, status=0, reason="refused")
-    task = start_attempt(queue, queue.add(name="a"), lease_seconds=0, attempts=record, counted=7)
-    finish_attempt(queue, task, attempts=record, backoff_seconds=9, counted=7)
+    queue, record = emulator.queue("push"), AttemptRecord(count, status=0, reason="refused")
+    task = queue.add(name="a")
+    task = start_attempt(queue, task, lease_seconds=0, attempts=record, counted=count)
+    finish_attempt(queue, task, attempts=record, backoff_seconds=9, counted=count)
 
     started, failed = run("tasks get push a").out.splitlines()[-2:]
-    assert started.endswith("  attempts 1 to 7 started  (Python)")
-    assert "  attempts 1 to 7 failed, no response (refused), next 2026" in failed
+    assert started.endswith(f"  {attempts} started  (Python)")
+    assert f"  {attempts} failed, no response (refused), next 2026" in failed
 
 
 def test_what_changes_the_behaviour_of_a_server(
@@ -161,6 +163,10 @@ def test_requests_are_listed_latest_first_and_filtered(run: Run, server: Server)
     ):
         shown = run(f"requests {options}").out.splitlines()
         assert [line.split()[0] for line in shown[1:]] == numbers
+    assert (
+        run("requests --limit 3").err == "these are the latest 3: set --limit or another option\n"
+    )
+    assert run("requests --limit 4").err == ""
     assert run("requests --queue other").out == "no requests\n"
     assert run("requests --queue other --method lease").out == "no requests\n"
     assert run("requests --method leese").out == "no requests: did you mean --method lease?\n"
@@ -200,6 +206,15 @@ def test_what_happened_since_a_time_is_listed(run: Run, server: Server, clock: M
         assert ": use one such as " in refused.err
 
 
+@pytest.mark.parametrize(("length", "shown"), [(40, "x" * 40), (41, f"{'x' * 37}...")])
+def test_a_list_has_the_beginning_of_a_payload(
+    run: Run, emulator: Emulator, length: int, shown: str
+) -> None:
+    emulator.queue("pull").add("x" * length)
+
+    assert run("tasks list pull").out.split()[-1] == shown
+
+
 def test_the_lifecycle_of_a_task(run: Run) -> None:
     run("tasks add pull hello --name a --tag t --countdown 5")
     assert "scheduled" in run("tasks list pull").out
@@ -213,6 +228,9 @@ def test_the_lifecycle_of_a_task(run: Run) -> None:
         "a     t    leased, 1 min 30 s left  2026-01-01 00:01:35  1 of 3      5  hello",
     ]
     assert "leased, 2 h left" in run("tasks renew pull a --seconds 7200").out
+    too_long = run("tasks renew pull a --seconds 604801s")
+    assert (too_long.status, "the maximum is 7 d" in too_long.err) == (2, True)
+    assert run("tasks lease other --seconds 604800s").out == "nothing to lease\n"
     assert "available" in run("tasks release pull a").out
     *shown, empty, payload = run("tasks get pull a").out.splitlines()
     assert (empty, payload) == ("", "hello")
@@ -271,6 +289,8 @@ def test_tasks_are_limited_and_filtered_by_state_tag_and_text(run: Run, emulator
     assert len(run("tasks list pull --limit 1050").out.splitlines()) == 1051
     hint = "these are 100 of 1100: set --limit, --tag or --search\n"
     assert run("tasks list pull").err == hint
+    assert run("tasks list pull --limit 1099").err.startswith("these are 1099 of 1100: ")
+    assert run("tasks list pull --limit 1100").err == ""
     listed = run("tasks list pull --limit 2000 --json")
     assert len(json.loads(listed.out)["tasks"]) == 1100
     assert "n7" in run("tasks list pull --tag t").out
@@ -506,10 +526,12 @@ def test_tasks_are_cut_to_fit_a_narrow_terminal(emulator: Emulator, server: Serv
 @pytest.mark.parametrize(
     ("length", "head"),
     [
-        (9, "TASKS  AVAIL  LEASED  SCHED  EXHAUSTED  OLDEST  DONE  FAILED  LIMIT"),
-        (19, "TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST DONE FAILED LIMIT"),
-        (29, "TASKS AVAIL LEASED EXHAUSTED OLDEST DONE FAILED"),
-        (60, "TASKS AVAIL LEASED EXHAUSTED FAILED"),
+        (11, "TASKS  AVAIL  LEASED  SCHED  EXHAUSTED  OLDEST  DONE  FAILED  LIMIT"),
+        (12, "TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST DONE FAILED LIMIT"),
+        (20, "TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST DONE FAILED LIMIT"),
+        (21, "TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST DONE FAILED"),
+        (44, "TASKS AVAIL LEASED EXHAUSTED FAILED"),
+        (45, "TASKS AVAIL LEASED EXHAUSTED FAILED"),
     ],
 )
 def test_a_table_that_is_too_wide(length: int, head: str) -> None:
@@ -520,7 +542,7 @@ def test_a_table_that_is_too_wide(length: int, head: str) -> None:
 
     assert shown[0].removeprefix("QUEUE").strip() == head
     assert max(map(len, shown)) <= 80
-    assert shown[1].split()[0] == (name if length < 60 else f"{'q' * 43}…")
+    assert shown[1].split()[0] == (name if length < 45 else f"{'q' * 43}…")
 
 
 def test_reasons_are_not_cut(emulator: Emulator, server: Server) -> None:
