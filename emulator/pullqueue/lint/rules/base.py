@@ -34,6 +34,10 @@ class Rule:
     yields nothing.
     """
 
+    name: str
+    """`push-key-on-pull`; stable."""
+    check: Check
+
     def __init__(
         self,
         code: str,
@@ -49,9 +53,6 @@ class Rule:
         """Take what does not follow from the function."""
         self.code = code
         """`QY301`; stable."""
-        self.name = ""
-        """`push-key-on-pull`; stable."""
-        self.check: Check = lambda _: None
         self.severity = severity
         """Its severity, unless `levels` has another one for the profile."""
         self.levels = levels or {}
