@@ -49,10 +49,11 @@ from pullqueue.resources.models import EXHAUSTED, TaskResource, Tasks
 from pullqueue.resources.operations import parse_query
 from pullqueue.resources.overview import get_server
 from pullqueue.resources.push import get_delivery
+from pullqueue.resources.queue_resource import build_resource
 from pullqueue.resources.queues import (
+    collect_statistics,
     get_queue,
     get_task,
-    list_queues,
     list_shown_queues,
     list_tags,
 )
@@ -93,9 +94,11 @@ class Pages(Questions):
     @page("/", in_menu=True)
     def queues(self) -> Response | WerkzeugResponse:
         """Return the page of all queues; of a text that no queue has in its name, that of tasks."""
-        emulator, queues = self._state.emulator, list_queues(self._state)
-        flows = {queue.name: emulator.queue(queue.name).flow(since_usec=0) for queue in queues}
-        now_usec = emulator.now_usec()
+        # Each queue is looked up once: it can be deleted meanwhile.
+        statistics = collect_statistics(self._state)
+        queues = [build_resource(self._state, *each) for each in statistics]
+        flows = {queue.name: queue.flow(since_usec=0) for queue, _ in statistics}
+        now_usec = self._state.emulator.now_usec()
         chosen = _chosen("search", "sort", "order", "range")
         text, key = chosen.get("search", "").lower(), chosen.get("sort", "")
         found = [queue for queue in queues if text in queue.name.lower()]
@@ -117,11 +120,9 @@ class Pages(Questions):
             found=found,
             columns=QUEUE_COLUMNS,
             latest_exhausted={
-                queue.name: [
-                    task.name for task in emulator.queue(queue.name).exhausted[: -_LATEST - 1 : -1]
-                ]
-                for queue in queues
-                if queue.exhausted
+                queue.name: [task.name for task in queue.exhausted[: -_LATEST - 1 : -1]]
+                for queue, numbers in statistics
+                if numbers.exhausted
             },
             charts=charts,
             legend={queue.mode.value: charts[queue.name] for queue in queues},

@@ -16,6 +16,7 @@ from tables import each_row
 from pullqueue import Emulator, HttpRequest, Limits, ManualClock, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.clock import FIRST_USEC, LAST_USEC, from_usec
+from pullqueue.config.model import QueueSettings
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.observe.models import Request
 from pullqueue.observe.request_log import excerpt
@@ -47,6 +48,34 @@ QUEUES = "/taskqueue/v1beta2/projects/p/taskqueues"
 def console_of(limits: Limits | None = None, clock: ManualClock | None = None) -> ConsoleClient:
     emulator = Emulator.from_text(CONFIG, clock=clock or ManualClock(), limits=limits)
     return ConsoleClient(ServerState(emulator))
+
+
+class DeletingClock(ManualClock):
+    """Deletes a queue when it is asked for the time for the nth time."""
+
+    left = 0
+    console: ConsoleClient
+    queue_name: str
+
+    def now_usec(self) -> int:
+        self.left -= 1
+        if self.left == 0:
+            self.console.emulator.delete_queue(self.queue_name)
+        return super().now_usec()
+
+
+def test_a_queue_can_be_deleted_while_the_page_of_all_is_made() -> None:
+    clock = DeletingClock()
+    console = clock.console = console_of(clock=clock)
+    for number in range(1, 100):
+        clock.left, clock.queue_name = 0, f"made-{number}"
+        console.emulator.create_queue(QueueSettings(name=clock.queue_name))
+        clock.left = number
+        assert "/queues/push" in console.page("/")
+        if clock.left > 0:
+            break
+
+    assert number > 10
 
 
 def filled_console() -> ConsoleClient:
