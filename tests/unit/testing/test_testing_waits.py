@@ -16,7 +16,14 @@ from typing import TypeAlias
 import pytest
 
 from pullqueue import Emulator, Queue, Task
-from pullqueue.testing import WorkerStopped, crash_test, describe, drain
+from pullqueue.testing import (
+    RaceTestError,
+    WorkerStopped,
+    crash_test,
+    describe,
+    drain,
+    race_test,
+)
 from pullqueue.testing.points import worker_threads
 
 Poll: TypeAlias = Callable[[threading.Event], object]
@@ -107,7 +114,7 @@ def by_semaphore(poll: Poll) -> None:
 def by_sleep(poll: Poll) -> None:
     started(poll, threading.Event())
     while True:
-        time.sleep(60)  # noqa: TID251 - as workers do
+        time.sleep(0.5)  # noqa: TID251 - as workers do
 
 
 def by_pause(poll: Poll) -> None:
@@ -304,3 +311,54 @@ def test_a_thread_hands_tasks_to_others_that_wait_for_them(
     names = sorted(queue.add().name for _ in range(4))
     assert drain(emulator, work) == 1
     assert sorted(done) == names
+
+
+ENDED_IN_ORDER = [
+    by_event,
+    by_event_and_threads_that_python_awaits,
+    by_join,
+    by_queue,
+    by_pause,
+    by_sigwait,
+    by_sleep,
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", ENDED_IN_ORDER)
+def test_race_test_ends_a_worker_that_waits_while_its_threads_poll(
+    emulator: Emulator, queue: Queue, work: Work, poll: Poll
+) -> None:
+    result = race_test(
+        emulator,
+        partial(work, poll),
+        setup=queue.add,
+        check=lambda: not queue.fetch_statistics().tasks,
+        copies=2,
+        schedules=20,
+    )
+    assert result == 20
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("blocked_soon")
+def test_race_test_reports_other_waits_in_time(emulator: Emulator, queue: Queue) -> None:
+    """Each order waits for real; such as for a condition, in a daemon thread that is left."""
+    begun = time.perf_counter()
+
+    def work() -> None:
+        queue.delete_tasks(queue.lease_tasks(60, 1))
+        with (condition := threading.Condition()):
+            conditions.append(condition)
+            condition.wait()
+
+    conditions: list[threading.Condition] = []
+    with pytest.raises(RaceTestError, match=r"all actors are blocked[^$]*in work") as caught:
+        race_test(
+            emulator, work, setup=queue.add, check=lambda: True, copies=2, schedules=100, seconds=1
+        )
+    assert "test_testing_waits.py" in str(caught.value)
+    assert time.perf_counter() - begun < 30
+    for condition in conditions:
+        with condition:
+            condition.notify_all()
