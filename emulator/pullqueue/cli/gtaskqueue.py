@@ -348,7 +348,10 @@ def _logged(name: str, problem: str) -> Iterator[None]:
 
 def _split(text: str) -> list[str]:
     """Return a program and its arguments, split as a shell would split them."""
-    command = shlex.split(text)
+    try:
+        command = shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f'"{text}": {error}') from None
     if not command or shutil.which(command[0]) is None:
         raise ValueError(f'program "{text}" is not found: check its spelling')
     return command

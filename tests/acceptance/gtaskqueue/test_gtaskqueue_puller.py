@@ -264,7 +264,7 @@ def test_a_signal_ends_programs_and_releases_their_tasks(
     [
         ("--executable_binary", "/nowhere", 'program "/nowhere" is not found'),
         ("--executable_binary", "", 'program "" is not found'),
-        ("--executable_binary", "'", "No closing quotation"),
+        ("--executable_binary", "cat 'x", '"cat \'x": No closing quotation'),
         ("--lease_secs", "0", "0 is not in the range x>=1"),  # to extend it releases the task
     ],
 )
