@@ -85,7 +85,7 @@ def by_join(poll: Poll) -> None:
 def by_join_for_some_time(poll: Poll) -> None:
     for thread in started(poll, threading.Event()):
         while thread.is_alive():
-            thread.join(0.01)
+            thread.join(0.5)
 
 
 def by_queue(poll: Poll) -> None:
@@ -316,8 +316,12 @@ def test_a_thread_hands_tasks_to_others_that_wait_for_them(
 ENDED_IN_ORDER = [
     by_event,
     by_event_and_threads_that_python_awaits,
+    by_event_in_a_loop,
+    by_event_for_long,
     by_join,
+    by_join_for_some_time,
     by_queue,
+    by_queue_in_a_loop,
     by_pause,
     by_sigwait,
     by_sleep,

@@ -358,9 +358,9 @@ class RacingActor(Actor):
     @property
     def can_poll(self) -> bool:
         """True if it waits for no others, or for some time only, as a thread that polls."""
-        return (
-            self.awaited is None or bool(self.gates) or (self.is_thread and self.wait_seconds >= 0)
-        )
+        waits_only = self.awaited is not None and not self.gates
+        for_some_time = self.wait_seconds >= 0 and (self.is_thread or self.waits_for_ended)
+        return not waits_only or for_some_time
 
     def stop_here(self, call: str, pending: Pending | None, *, can_go_on: bool) -> threading.Lock:
         """Return what this thread has to acquire; it is released when it gets the turn."""

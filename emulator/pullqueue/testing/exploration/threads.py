@@ -151,8 +151,13 @@ def _settling(wait: Callable[..., bool]) -> Callable[..., bool]:
 def _waiting(wait: Callable[..., bool]) -> Callable[..., bool]:
     @wraps(wait)
     def wait_for_event(event: threading.Event, timeout: float | None = None) -> bool:
-        if timeout is None and (actor := _waiting_actor(sys._getframe(1))):  # noqa: SLF001 - documented, of CPython
-            actor.wait_for(Awaited(event.is_set, "an event"), -1)
+        if actor := _waiting_actor(sys._getframe(1)):  # noqa: SLF001 - documented, of CPython
+            if timeout is None:
+                actor.wait_for(Awaited(event.is_set, "an event"), -1)
+            elif actor.threads and not event.is_set():
+                actor.idle_steps += 1
+                awaited = Awaited(event.is_set, "an event", is_patient=True)
+                return actor.wait_for(awaited, max(0, timeout))
         found = None if timeout is None else _followed(threading.current_thread())
         frame = sys._getframe(1)  # noqa: SLF001 - documented, of CPython
         of_app = is_frame_of_app(frame) or frame.f_code is threading.Timer.run.__code__
@@ -170,9 +175,13 @@ def _getting(get: Callable[..., Any]) -> Callable[..., Any]:
         block: bool = True,  # noqa: FBT001, FBT002 - as the method
         timeout: float | None = None,
     ) -> Any:  # noqa: ANN401 - as the method
-        is_endless = block and timeout is None
-        if is_endless and (actor := _waiting_actor(sys._getframe(1))):  # noqa: SLF001 - documented, of CPython
+        actor = _waiting_actor(sys._getframe(1)) if block else None  # noqa: SLF001 - documented, of CPython
+        if actor and timeout is None:
             actor.wait_for(Awaited(lambda: not items.empty(), "a queue"), -1)
+        elif actor and timeout is not None and actor.threads and items.empty():
+            actor.idle_steps += 1
+            awaited = Awaited(lambda: not items.empty(), "a queue", is_patient=True)
+            block, timeout = actor.wait_for(awaited, max(0, timeout)), None
         return get(items, block, timeout)
 
     return get_item

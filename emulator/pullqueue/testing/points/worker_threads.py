@@ -201,6 +201,10 @@ class WorkerThreads:
             each: idents[0] for each, idents in found.items() if threads.get(each) is self._actor
         }
 
+    def _left(self) -> set[object]:
+        """Return its threads, and calls of pools, that have not ended; some have not begun."""
+        return {each for each in [*begun] if threads.get(each) is self._actor}
+
     def _here(self) -> object:
         ident = threading.get_ident()
         return next((each for each, other in self._running().items() if other == ident), ident)
@@ -254,7 +258,7 @@ class WorkerThreads:
 
     def _end(self, more: set[object]) -> None:
         """End threads that call queues, or that Python would wait for at its exit."""
-        found = {*self._running()}
+        found = self._left()
         is_daemon = {each for each in found if isinstance(each, threading.Thread) and each.daemon}
         self._stopped |= more | (found - is_daemon) | (found & self._callers)
         self._actor.waits.wake()
@@ -264,7 +268,7 @@ class WorkerThreads:
         if self._has_stopped:
             self._end(set())
         for _ in range(_END_CHECKS):
-            if not (left := self._stopped & {*self._running()}):
+            if not (left := self._stopped & self._left()):
                 return set()
             _pause(CHECK_SECONDS)
         return left
