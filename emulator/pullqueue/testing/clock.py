@@ -244,8 +244,13 @@ def sleeping(
 
 
 def _current_sleeper() -> _Sleeper | None:
-    """Return that of the thread, which can run contexts of earlier blocks, or of the context."""
-    sleeper = getattr(_of_thread, "sleeper", None) or _of_context.get()
+    """Return that of the thread, which can run contexts of earlier blocks, or of the context.
+
+    In a thread of a pool, such as for `to_thread`, that of the context, if it is another's.
+    """
+    sleeper: _Sleeper | None = getattr(_of_thread, "sleeper", None)
+    if sleeper is None or not sleeper.in_tasks:
+        sleeper = _of_context.get() or sleeper
     while sleeper is not None and sleeper.is_over:
         sleeper = sleeper.outer
     return sleeper

@@ -343,7 +343,7 @@ class Driver:
     def _note_change(self) -> None:
         self._idle = _Idleness()
         if self._threads is not None:
-            self._threads.in_vain.clear()
+            self._threads.note_change()
 
     def _end(self) -> NoReturn:
         """End the worker, or its thread, at its current call."""

@@ -46,6 +46,7 @@ def _begin(actor: Actor) -> None:
 
 
 def _is_called_by_app(frame: FrameType) -> bool:
+    """Return whether the app waits; not where it starts a thread, which is not for long."""
     callers = (each for each, _ in walk_stack(frame))
     caller = next((each for each in callers if not _is_between(each)), None)
     return caller is not None and is_frame_of_app(caller)
@@ -54,11 +55,15 @@ def _is_called_by_app(frame: FrameType) -> bool:
 def _is_between(frame: FrameType) -> bool:
     name = str(frame.f_globals.get("__name__"))
     is_block_of_pool = frame.f_code is Executor.__exit__.__code__
+    if name == "threading" and frame.f_code.co_name == "start":
+        return False
     return name in _BETWEEN or name.startswith(_POINTS) or is_block_of_pool
 
 
 _BETWEEN = ("concurrent.futures.thread", "queue", "threading")
 """Modules through which the app waits."""
+_SKIP_CHECKS = 3
+"""How many checks more than one find that a wait is over, as a library can have just begun."""
 _POINTS = __name__.rpartition(".")[0]
 
 
@@ -88,8 +93,11 @@ def _waiting_in_steps(wait: Callable[..., bool]) -> Callable[..., bool]:
         with actor.waits.entered(is_timed=True):
             _begin(actor)
             end = monotonic() + timeout
+            checks = 0
             while not event.is_set() and (left := end - monotonic()) > 0:
-                if actor.worker_threads is not None and actor.worker_threads.skips():
+                skips = actor.worker_threads is not None and actor.worker_threads.skips()
+                checks = checks + 1 if skips else 0
+                if checks > _SKIP_CHECKS:
                     break
                 wait(event, min(left, CHECK_SECONDS))
                 actor.check_alive()

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import Context
 from time import monotonic, process_time
-from typing import NoReturn
+from types import CodeType
+from typing import NamedTuple, NoReturn
 
 from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec
 from pullqueue.errors import ClockError
@@ -27,12 +28,24 @@ from pullqueue.testing.points.waits import CHECK_SECONDS
 _CHECKS = 10
 """How many checks in a row find that nothing of a worker goes on, until it is stopped; threads of
 libraries, and those that were just woken, have their turns meanwhile."""
+_CHECKS_OF_MAIN = 3
+"""The same of its first thread, which was just woken, while another begins a sleep."""
+_CHECKS_BESIDE_LIBRARIES = 200
+"""The same while a library's thread is in a call, which can end what the worker waits for."""
 _STUCK_CHECKS = 1000
 """The same where its first thread is in a call of which it is not known whether it waits."""
 _END_CHECKS = 200
 """How many checks threads that were stopped are waited for."""
+_LATE_CHECKS = 50
+"""How many checks a sleep of the worker waits for threads that sleep, or have just begun."""
+_MOST_MOVES = 100
+"""To how many ends of sleeps in a row it moves the clock while threads change nothing."""
 _IDLE_CPU_SECONDS = 0.001
 """What the process may use between two checks where nothing goes on."""
+_OF_POOLS = "concurrent.futures.thread"
+_WAITING = (_OF_POOLS, "queue", "threading")
+"""Modules in whose calls threads wait for others."""
+_TESTING = __name__.removesuffix(".points.worker_threads")
 _SIGNAL: int = getattr(signal, "SIGURG", 0)
 """Interrupts what Python's first thread waits for; it is ignored where nobody handles it. 0: there
 is none, as on Windows."""
@@ -69,6 +82,12 @@ class WorkerThreads:
         self._ends = threading.Event()
         self._wakes_usec: dict[int, int] = {}
         """When the sleeps of threads end, by their ids."""
+        self._late: set[object] = set()
+        """Threads that were waited for in vain, until they wait."""
+        self._moves = 0
+        """How often the clock was moved to the end of a sleep, since a thread changed something."""
+        self._places: dict[int, _ThreadPlace] = {}
+        """Where all threads of the process were when the worker was called, by their ids."""
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -77,6 +96,7 @@ class WorkerThreads:
         self._is_stopping = False
         self._stopped.discard(self._main)
         self._ends = threading.Event()
+        self._places = _places()
         is_handled = _SIGNAL and threading.current_thread() is threading.main_thread()
         handler = signal.signal(_SIGNAL, lambda *_: self.check()) if is_handled else None
         try:
@@ -102,6 +122,12 @@ class WorkerThreads:
         if threading.get_ident() != self._main:
             self.check()
             self._callers.add(self._here())
+
+    def note_change(self) -> None:
+        """Note that this thread has changed something."""
+        self.in_vain.clear()
+        if threading.get_ident() != self._main:
+            self._moves = 0
 
     def note_stop(self) -> None:
         """Note that this thread is stopped; the others have nothing more to do then."""
@@ -141,7 +167,7 @@ class WorkerThreads:
                 checks = 0
                 while (left := end - monotonic()) > 0 and self._clock.now_usec() < wakes_usec:
                     checks = checks + 1 if self._is_next(ident) else 0
-                    if checks > (_CHECKS if self._can_be_woken() else 0):
+                    if checks > self._checks_of_sleep():
                         self._move_to(wakes_usec)
                     if self._is_idle_time():
                         break
@@ -156,23 +182,28 @@ class WorkerThreads:
         others = {*self._running().values()}
         if not {self._main, *others} <= waits.keys():
             return False
-        if wakes_usec[ident] != min(wakes_usec.values()):
+        if wakes_usec[ident] != min(wakes_usec.values()) or self._libraries_go_on():
             return False
         return {each for each in others if waits[each].is_timed} <= wakes_usec.keys()
 
-    def _can_be_woken(self) -> bool:
-        """Return whether a thread waits for what another could just have done, unseen until now."""
+    def _checks_of_sleep(self) -> int:
+        """Return how many checks the clock is not moved, as a thread can just have been woken."""
         waits = self._actor.waits.outermost()
-        return any(each in waits and waits[each].condition for each in self._running().values())
+        if any(each in waits and waits[each].condition for each in self._running().values()):
+            return _CHECKS
+        main = waits.get(self._main)
+        is_beside_library = any(each.module != _OF_POOLS for each in self._places_of_libraries())
+        return _CHECKS_OF_MAIN if is_beside_library or (main and main.condition) else 0
 
     def sleep_of_main(self, seconds: float) -> None:
         """Move the clock to the end of a sleep of the worker, past those of its threads."""
         end_usec = self._clock.now_usec() + duration_usec(seconds)
-        while self._running():
+        while self._others() and self._moves < _MOST_MOVES:
             self._await_others()
             next_usec = min({**self._wakes_usec}.values(), default=end_usec)
             if next_usec >= end_usec:
                 break
+            self._moves += 1
             self._move_to(next_usec)
         self._clock.advance(
             min(seconds, max(0, end_usec - self._clock.now_usec()) / USEC_PER_SECOND)
@@ -184,13 +215,18 @@ class WorkerThreads:
 
     def _await_others(self) -> None:
         """Return when all threads wait, or when one of them has not done so for some time."""
-        for _ in range(_END_CHECKS):
+        for _ in range(_LATE_CHECKS):
             waits, now_usec = self._actor.waits.outermost(), self._clock.now_usec()
-            running = self._running().values()
-            are_awake = (self._wakes_usec.get(each, now_usec + 1) <= now_usec for each in running)
-            if all(each in waits for each in running) and not any(are_awake):
+            late = {
+                each
+                for each, ident in self._others().items()
+                if ident not in waits or self._wakes_usec.get(ident, now_usec + 1) <= now_usec
+            }
+            self._late &= late
+            if late == self._late:
                 return
             _pause(CHECK_SECONDS)
+        self._late = late
 
     # -- who goes on -------------------------------------------------------------------------------
 
@@ -205,6 +241,26 @@ class WorkerThreads:
         """Return its threads, and calls of pools, that have not ended; some have not begun."""
         return {each for each in [*begun] if threads.get(each) is self._actor}
 
+    def _others(self) -> dict[object, int]:
+        """Return those but this thread."""
+        here = threading.get_ident()
+        return {each: ident for each, ident in self._running().items() if ident != here}
+
+    def _libraries_go_on(self) -> bool:
+        """Return whether a thread that is not the app's is in a call that it has begun since."""
+        return any(place.module not in _WAITING for place in self._places_of_libraries())
+
+    def _places_of_libraries(self) -> list[_ThreadPlace]:
+        """Return where threads are that are not the app's, and were elsewhere before."""
+        known = {threading.get_ident(), self._main, *self._running().values()}
+        return [
+            place
+            for ident, place in _places().items()
+            if ident not in known
+            and place != self._places.get(ident)
+            and not place.module.startswith(_TESTING)
+        ]
+
     def _here(self) -> object:
         ident = threading.get_ident()
         return next((each for each, other in self._running().items() if other == ident), ident)
@@ -215,7 +271,9 @@ class WorkerThreads:
             return False
         waits, running = self._actor.waits.outermost(), self._running()
         are_waiting = all(ident in waits for ident in (self._main, *running.values()))
-        return are_waiting and (not running or self._has_nothing_to_do())
+        if not are_waiting or (running and not self._has_nothing_to_do()):
+            return False
+        return not self._libraries_go_on()
 
     def _goes_on(self, *, without_main: bool = False) -> bool:
         """Return whether any of its threads can still do something."""
@@ -230,12 +288,13 @@ class WorkerThreads:
 
     def _watch(self, ends: threading.Event) -> None:
         """Stop the worker, in a thread, when nothing of it goes on."""
-        quiet = stuck = 0
+        quiet, stuck = 0.0, 0
         place: object = None
         cpu_seconds = 0.0
         while not ends.wait(CHECK_SECONDS):
-            quiet = 0 if self._goes_on() else quiet + 1
-            if quiet == _CHECKS:
+            checks = _CHECKS_BESIDE_LIBRARIES if self._libraries_go_on() else _CHECKS
+            was_quiet, quiet = quiet >= 1, 0.0 if self._goes_on() else quiet + 1 / checks
+            if quiet >= 1 and not was_quiet:
                 self._end_waits()
             frame = sys._current_frames().get(self._main)  # noqa: SLF001 - documented
             before, place = place, frame and (id(frame), frame.f_lasti)
@@ -272,6 +331,21 @@ class WorkerThreads:
                 return set()
             _pause(CHECK_SECONDS)
         return left
+
+
+class _ThreadPlace(NamedTuple):
+    """Where a thread is."""
+
+    module: str
+    code: CodeType
+    instruction: int
+
+
+def _places() -> dict[int, _ThreadPlace]:
+    return {
+        ident: _ThreadPlace(str(frame.f_globals.get("__name__")), frame.f_code, frame.f_lasti)
+        for ident, frame in sys._current_frames().items()  # noqa: SLF001 - documented
+    }
 
 
 def _pause(seconds: float) -> None:
