@@ -137,12 +137,15 @@ def test_the_connection_of_an_apps_module_is_rolled_back_where_its_handler_is_ki
     )
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="connections have no autocommit")
-def test_a_commit_after_which_the_next_transaction_is_open_can_be_the_last_call(
-    crash: Run, queue: Queue, database: SqliteVisits
+# Since Python 3.12 the next transaction can be open after a commit.
+@pytest.mark.parametrize(
+    "options", [{}, *([{"autocommit": False}] if sys.version_info >= (3, 12) else [])]
+)
+def test_a_commit_can_be_the_last_call(
+    crash: Run, queue: Queue, database: SqliteVisits, options: dict[str, Any]
 ) -> None:
     def count() -> None:
-        with closing(database.connect(autocommit=False)) as connection:
+        with closing(database.connect(**options)) as connection:
             connection.execute("UPDATE counters SET value = value + 1")
             connection.commit()
 
