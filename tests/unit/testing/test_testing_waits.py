@@ -34,6 +34,7 @@ Work: TypeAlias = Callable[[Poll], object]
 def _stopped_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take workers for idle after fewer checks."""
     monkeypatch.setattr(worker_threads, "_CHECKS", 4)
+    monkeypatch.setattr(worker_threads, "_CHECKS_BESIDE_LIBRARIES", 20)
 
 
 @pytest.fixture(autouse=True)

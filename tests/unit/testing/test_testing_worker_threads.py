@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue as queues
 import select
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.pool import ThreadPool
 
+import freezegun
 import pytest
 
 from pullqueue import Emulator, ManualClock, Queue, Task
@@ -201,3 +203,52 @@ def test_a_worker_does_what_a_thread_hands_to_it_before_that_sleeps(
         queue.add()
     assert drain(emulator, work) == 1
     assert "lease expired" not in describe(emulator)
+
+
+@pytest.mark.parametrize("by_event", [False, True])
+def test_a_thread_that_pauses_goes_on_where_time_is_frozen(
+    emulator: Emulator, queue: Queue, *, by_event: bool
+) -> None:
+    """freezegun stops the clock by which a wait would be over."""
+
+    def pause_and_delete(task: Task, has_paused: queues.SimpleQueue[None]) -> None:
+        if by_event:
+            threading.Event().wait(0.02)
+        else:
+            time.sleep(0.02)  # noqa: TID251 - as workers do
+        queue.delete_tasks(task)
+        has_paused.put(None)
+
+    def work() -> None:
+        [task] = queue.lease_tasks(60, 1)
+        has_paused = queues.SimpleQueue[None]()  # whose waits are not known
+        threading.Thread(target=pause_and_delete, args=(task, has_paused), daemon=True).start()
+        has_paused.get(timeout=5)
+
+    queue.add()
+    with freezegun.freeze_time("2026-01-01"):
+        assert drain(emulator, work) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_worker_whose_thread_has_failed_waits_for_a_signal(
+    emulator: Emulator, queue: Queue
+) -> None:
+    """A thread that has failed did perhaps not poll."""
+    done = threading.Event()
+
+    def work() -> None:
+        [task] = queue.lease_tasks(60, 1)
+        (thread := threading.Thread(target=failing)).start()
+        thread.join()
+        signal.setitimer(signal.ITIMER_REAL, BLOCKED_SECONDS)
+        done.wait()
+        queue.delete_tasks(task)
+
+    queue.add()
+    before = signal.signal(signal.SIGALRM, lambda *_: done.set())
+    try:
+        assert drain(emulator, work) == 1
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import wraps
-from time import monotonic
 from traceback import walk_stack
 from types import FrameType
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from pullqueue.testing.patching import Patches
 from pullqueue.testing.place import is_frame_of_app
 from pullqueue.testing.points.actors import Actor, begun, current_actor
-from pullqueue.testing.points.waits import CHECK_SECONDS
+from pullqueue.testing.points.waits import CHECK_SECONDS, Remaining
 
 
 @Patches
@@ -92,14 +91,13 @@ def _waiting_in_steps(wait: Callable[..., bool]) -> Callable[..., bool]:
             return wait(event, timeout)
         with actor.waits.entered(is_timed=True):
             _begin(actor)
-            end = monotonic() + timeout
-            checks = 0
-            while not event.is_set() and (left := end - monotonic()) > 0:
+            checks, remaining = 0, Remaining(timeout)
+            while not event.is_set() and (left := remaining.next()) > 0:
                 skips = actor.worker_threads is not None and actor.worker_threads.skips()
                 checks = checks + 1 if skips else 0
                 if checks > _SKIP_CHECKS:
                     break
-                wait(event, min(left, CHECK_SECONDS))
+                wait(event, left)
                 actor.check_alive()
         return event.is_set()
 

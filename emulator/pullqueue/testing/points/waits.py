@@ -6,10 +6,25 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context
+from time import monotonic
 from typing import NamedTuple, Protocol
 
 CHECK_SECONDS = 0.01
 """How often a thread that waits, and that nobody can wake, looks whether it was ended."""
+
+
+class Remaining:
+    """What is left of a wait, in steps; it is counted, too, as freezegun stops the clock."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = monotonic() + seconds
+        self._left = seconds
+
+    def next(self) -> float:
+        """Return how long the next step is; 0: the wait is over."""
+        step = max(0.0, min(CHECK_SECONDS, self._left, self._end - monotonic()))
+        self._left -= step
+        return step
 
 
 class Wait(NamedTuple):

@@ -13,17 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import Context
-from time import monotonic, process_time
+from time import process_time
 from types import CodeType
 from typing import NamedTuple, NoReturn
 
 from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec
 from pullqueue.errors import ClockError
 from pullqueue.testing.clock import sleeping
-from pullqueue.testing.interrupt import IDLE_STEPS
+from pullqueue.testing.interrupt import IDLE_STEPS, WorkerInterrupt
 from pullqueue.testing.place import calling_place
 from pullqueue.testing.points.actors import Actor, begun, threads
-from pullqueue.testing.points.waits import CHECK_SECONDS
+from pullqueue.testing.points.waits import CHECK_SECONDS, Remaining
 
 _CHECKS = 10
 """How many checks in a row find that nothing of a worker goes on, until it is stopped; threads of
@@ -31,7 +31,8 @@ libraries, and those that were just woken, have their turns meanwhile."""
 _CHECKS_OF_MAIN = 3
 """The same of its first thread, which was just woken, while another begins a sleep."""
 _CHECKS_BESIDE_LIBRARIES = 200
-"""The same while a library's thread is in a call, which can end what the worker waits for."""
+"""The same while a library's thread is in a call, which can end what the worker waits for, and
+where a thread has failed."""
 _STUCK_CHECKS = 1000
 """The same where its first thread is in a call of which it is not known whether it waits."""
 _END_CHECKS = 200
@@ -78,6 +79,8 @@ class WorkerThreads:
         """True once a thread was stopped, or has failed."""
         self._is_stopping = False
         """The same, of one that the worker has started, and since the worker was called."""
+        self._has_failed = False
+        """True if a thread has failed, which perhaps did not poll, since the worker was called."""
         self._watcher: threading.Thread | None = None
         self._ends = threading.Event()
         self._wakes_usec: dict[int, int] = {}
@@ -93,7 +96,7 @@ class WorkerThreads:
     def running(self) -> Iterator[None]:
         """Run the worker in the block, in this thread."""
         self._main = threading.get_ident()
-        self._is_stopping = False
+        self._is_stopping = self._has_failed = False
         self._stopped.discard(self._main)
         self._ends = threading.Event()
         self._places = _places()
@@ -152,26 +155,27 @@ class WorkerThreads:
         try:
             with sleeping(self._clock, self._sleep, in_tasks=False):
                 yield
-        except BaseException:
+        except BaseException as error:
+            self._has_failed |= not isinstance(error, WorkerInterrupt)
             self.note_stop()
             raise
 
     def _sleep(self, seconds: float) -> None:
         """Sleep, for real where another thread works, or waits for some time otherwise."""
-        end, ident = monotonic() + seconds, threading.get_ident()
+        ident, remaining = threading.get_ident(), Remaining(seconds)
         self._wakes_usec[ident] = wakes_usec = self._clock.now_usec() + duration_usec(seconds)
         try:
             with self._actor.waits.entered(is_timed=True):
                 self._actor.check_alive()
                 self.note_wait()
                 checks = 0
-                while (left := end - monotonic()) > 0 and self._clock.now_usec() < wakes_usec:
+                while (left := remaining.next()) > 0 and self._clock.now_usec() < wakes_usec:
                     checks = checks + 1 if self._is_next(ident) else 0
                     if checks > self._checks_of_sleep():
                         self._move_to(wakes_usec)
                     if self._is_idle_time():
                         break
-                    _pause(min(left, CHECK_SECONDS))
+                    _pause(left)
                     self._actor.check_alive()
         finally:
             del self._wakes_usec[ident]
@@ -292,7 +296,8 @@ class WorkerThreads:
         place: object = None
         cpu_seconds = 0.0
         while not ends.wait(CHECK_SECONDS):
-            checks = _CHECKS_BESIDE_LIBRARIES if self._libraries_go_on() else _CHECKS
+            is_patient = self._has_failed or self._libraries_go_on()
+            checks = _CHECKS_BESIDE_LIBRARIES if is_patient else _CHECKS
             was_quiet, quiet = quiet >= 1, 0.0 if self._goes_on() else quiet + 1 / checks
             if quiet >= 1 and not was_quiet:
                 self._end_waits()
