@@ -150,15 +150,8 @@ class _Sleeper:
     """True once the block has ended, while a context that was copied in it is still used."""
 
     def __init__(
-        self,
-        clock: MovableClock,
-        sleep: Callable[[float], object],
-        outer: _Sleeper | None,
-        *,
-        in_tasks: bool,
+        self, clock: MovableClock, sleep: Callable[[float], object], outer: _Sleeper | None
     ) -> None:
-        self.in_tasks = in_tasks
-        """True if `asyncio.sleep` does so, too."""
         self.outer = outer
         """That of the block around it."""
         self.slept_seconds: float = outer.slept_seconds if outer else 0.0
@@ -222,18 +215,11 @@ _of_context: ContextVar[_Sleeper | None] = ContextVar("sleeper", default=None)
 
 
 @contextmanager
-def sleeping(
-    clock: MovableClock, sleep: Callable[[float], object], *, in_tasks: bool = True
-) -> Iterator[None]:
-    """Call `sleep` where this thread or context calls `time.sleep`, or awaits `asyncio.sleep`.
-
-    The latter unless `in_tasks` is False.
-    """
+def sleeping(clock: MovableClock, sleep: Callable[[float], object]) -> Iterator[None]:
+    """Call `sleep` where this thread or context calls `time.sleep`, or awaits `asyncio.sleep`."""
     with _sleep_replaced:
         before = getattr(_of_thread, "sleeper", None), _of_context.get()
-        _of_thread.sleeper = sleeper = _Sleeper(
-            clock, sleep, before[0] or before[1], in_tasks=in_tasks
-        )
+        _of_thread.sleeper = sleeper = _Sleeper(clock, sleep, before[0] or before[1])
         _of_context.set(sleeper)
         try:
             yield
@@ -244,13 +230,8 @@ def sleeping(
 
 
 def _current_sleeper() -> _Sleeper | None:
-    """Return that of the thread, which can run contexts of earlier blocks, or of the context.
-
-    In a thread of a pool, such as for `to_thread`, that of the context, if it is another's.
-    """
-    sleeper: _Sleeper | None = getattr(_of_thread, "sleeper", None)
-    if sleeper is None or not sleeper.in_tasks:
-        sleeper = _of_context.get() or sleeper
+    """Return that of the thread, which can run contexts of earlier blocks, or of the context."""
+    sleeper = getattr(_of_thread, "sleeper", None) or _of_context.get()
     while sleeper is not None and sleeper.is_over:
         sleeper = sleeper.outer
     return sleeper
@@ -276,7 +257,7 @@ def _sleep_replaced(patches: Patches) -> None:
 
     async def asyncio_sleep(delay: float, result: object = None) -> object:
         sleeper = _current_sleeper()
-        if sleeper is None or delay <= 0 or not sleeper.in_tasks:
+        if sleeper is None or delay <= 0:
             return await real_asyncio_sleep(delay, result)
         await sleeper.sleep_async(_at_least_a_microsecond(delay), real_asyncio_sleep)
         return result

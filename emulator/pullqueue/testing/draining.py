@@ -5,9 +5,8 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
@@ -20,9 +19,6 @@ from pullqueue.testing import arguments, interrupt
 from pullqueue.testing.arguments import Errors, Severity
 from pullqueue.testing.clock import FixtureClock, sleeping
 from pullqueue.testing.describing import describe
-from pullqueue.testing.points.actors import Actor, close_after, current_actor, following_actors
-from pullqueue.testing.points.waiting import ending_waits
-from pullqueue.testing.points.worker_threads import WorkerThreads
 from pullqueue.testing.running import TaskRunner
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.testing.undeleted import Undeleted
@@ -184,39 +180,14 @@ class Driver:
         self._exceeded = ""
         """What it has done too many times."""
         self._idle = _Idleness()
-        self._threads: WorkerThreads | None = None
-        """Those of the worker, if it is not asynchronous."""
         self.undeleted = Undeleted(emulator, self._queues)
 
-    def run(self, worker: Worker, actor: Actor | None = None) -> None:
-        """Call a worker that is not asynchronous, until there is nothing to do.
-
-        `actor` is whose threads those are that it starts.
-        """
-        owner = actor or Actor("worker", interrupt.WorkerStopped)
-        if current_actor() is None:  # or else `race_test` ends it
-            owner.worker_threads = self._threads = WorkerThreads(
-                owner, self._clock, self._interrupter.end, self._has_nothing_to_do
-            )
-        with ExitStack() as stack:
-            stack.enter_context(following_actors)
-            stack.enter_context(interrupt.interruptible)
-            with ending_waits, self.at_work():
-                while self.begins_call():
-                    with self._interrupter.ending(), self._calling(owner):
-                        arguments.refuse_lazy(worker(), "worker")
-                left = self._threads.finish() if self._threads else set()
-            if left:  # they do not wait, and are ended at their next calls
-                stack.enter_context(self._emulator.interceptors.installed(self._intercept_left))
-                close_after(left, stack.pop_all())
-
-    @contextmanager
-    def _calling(self, owner: Actor) -> Iterator[None]:
-        if self._threads is None:
-            yield
-            return
-        with self._threads.running(), owner.acting():
-            yield
+    def run(self, worker: Worker) -> None:
+        """Call a worker that is not asynchronous, until there is nothing to do."""
+        with self.at_work():
+            while self.begins_call():
+                with self._interrupter.ending():
+                    arguments.refuse_lazy(worker(), "worker")
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -266,8 +237,6 @@ class Driver:
     def check(self, name: str) -> None:
         """Raise an AssertionError if the worker never ends."""
         self._interrupter.check_caught(name)
-        if self._threads is not None and self._threads.stuck:
-            raise AssertionError(f"{name}: {self._threads.stuck}")
         if self._exceeded:
             raise AssertionError(
                 f"{name}: {self._exceeded}, and the queues are still not empty; if this is not an "
@@ -277,13 +246,11 @@ class Driver:
     def _intercept(self, call: QueueCall, call_next: Callable[[], object]) -> object:
         if self._sending:
             return call_next()
-        if self._threads is not None:
-            self._threads.note_call()
         if call.verb not in LEASE_VERBS:
             return self._other_call(call.verb, call_next)
         lease = call_next()
         if not isinstance(lease, Lease) or lease.tasks:
-            self._note_change()
+            self._idle = _Idleness()
             self._note("leased")
             return lease
         return self._after_empty_lease(call.queue.name, lease)
@@ -296,13 +263,8 @@ class Driver:
         else:
             changed = verb in _CHANGES
         if changed:
-            self._note_change()
+            self._idle = _Idleness()
         return result
-
-    def _intercept_left(self, _: QueueCall, call_next: Callable[[], object]) -> object:
-        if self._threads is not None:
-            self._threads.check()
-        return call_next()
 
     @bypass_interceptors()
     def _after_empty_lease(self, queue_name: str, lease: Lease) -> object:
@@ -314,7 +276,7 @@ class Driver:
         in_vain = self._idle.leases[loop]
         if self._has_nothing_to_do():
             if in_vain > interrupt.IDLE_STEPS:
-                self._end()
+                self._interrupter.end()
             return lease
         if self._idle.leases.total() > self._max_calls:
             self._exceed("leased")
@@ -334,22 +296,8 @@ class Driver:
         if self._has_nothing_to_do():
             self._idle.sleeps += 1
             if self._idle.sleeps > interrupt.IDLE_STEPS:
-                self._end()
-        if self._threads is None:
-            self._clock.advance(seconds)
-        else:
-            self._threads.sleep_of_main(seconds)
-
-    def _note_change(self) -> None:
-        self._idle = _Idleness()
-        if self._threads is not None:
-            self._threads.note_change()
-
-    def _end(self) -> NoReturn:
-        """End the worker, or its thread, at its current call."""
-        if self._threads is not None:
-            self._threads.note_stop()
-        self._interrupter.end()
+                self._interrupter.end()
+        self._clock.advance(seconds)
 
     def _note(self, done: str) -> None:
         self._done[done] += 1
@@ -367,7 +315,7 @@ class Driver:
             self._idle = _Idleness()
         else:
             self._exceeded = f"the worker has {done} {self._max_calls} times"
-            self._end()
+            self._interrupter.end()
 
     def _has_nothing_to_do(self) -> bool:
         """Return True if the worker waits in vain, or for tasks that handlers are to add."""

@@ -20,9 +20,8 @@ from pullqueue import Queue
 from pullqueue.testing import RaceTestError
 from pullqueue.testing.exploration import search as search_module
 from pullqueue.testing.exploration.progress import Stopwatch, written_by
-from pullqueue.testing.exploration.replay import SETS_DIFFER
 from pullqueue.testing.exploration.search import Outcome, Search
-from pullqueue.testing.exploration.steps import Choice
+from pullqueue.testing.exploration.steps import SETS_DIFFER, Choice
 
 pytestmark = pytest.mark.slow
 

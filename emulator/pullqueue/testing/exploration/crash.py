@@ -18,14 +18,14 @@ from pullqueue.testing import arguments
 from pullqueue.testing.arguments import Severity
 from pullqueue.testing.draining import Driver, Worker
 from pullqueue.testing.exploration.injector import CALLER_GETS_ERROR, CrashInjector, CrashPlan
+from pullqueue.testing.exploration.left_threads import ending_waits
 from pullqueue.testing.exploration.progress import Stopwatch
 from pullqueue.testing.exploration.results import CrashFailure, CrashResult, CrashTestError
 from pullqueue.testing.memory import Memory
 from pullqueue.testing.place import note_apps
 from pullqueue.testing.points import Trial
-from pullqueue.testing.points.actors import Actor, following_ends
+from pullqueue.testing.points.actors import following_ends
 from pullqueue.testing.points.strands import without_orders
-from pullqueue.testing.points.waiting import ending_waits
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.testing.undeleted import Undeleted
 
@@ -250,9 +250,9 @@ class _CrashTrial(Trial):
         self._last = failure
         return failure
 
-    def _drain(self, worker: Worker, actor: Actor | None = None, *, errors: str) -> None:
+    def _drain(self, worker: Worker, *, errors: str) -> None:
         driver = self.make_driver(errors=errors)
-        driver.run(worker, actor)
+        driver.run(worker)
         driver.check("crash_test")
 
     def _run_until_crash(self, injector: CrashInjector) -> None:
@@ -293,7 +293,7 @@ class _CrashTrial(Trial):
         self.running = injector
         try:
             with injector.worker.ending():
-                self._drain(work, injector.worker, errors=errors)
+                self._drain(work, errors=errors)
         except Exception:
             if not injector.worker.has_ended:
                 raise

@@ -68,7 +68,7 @@ class InstanceLock:
         if actor.threads:
             path = "lock", f"{self._number} {actor.name}"
             actor.note(Footprint(writes=frozenset({path})))
-        while not (args or kwargs) and own.locked() and actor.holders[id(own)].is_stopped:
+        while not (args or kwargs) and own.locked() and actor.holders[id(own)].gates:
             actor.wait_for(Awaited(lambda: not own.locked()), -1)
         acquired: bool = own.acquire(*args, **kwargs)
         if acquired:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
+from functools import wraps
 from traceback import walk_stack
+from types import FrameType
 
+from pullqueue.testing.patching import Patches
 from pullqueue.testing.place import is_frame_of_app
-from pullqueue.testing.points.actors import Actor, begun, started_by, threads
+from pullqueue.testing.points.actors import Actor, begun, current_actor, started_by, threads
 from pullqueue.testing.points.responses import is_handling
 
 _CHECK_SECONDS = 0.001
@@ -76,6 +79,38 @@ def _is_awaiting(ident: int, awaited: Collection[object]) -> bool:
     frames = [each for each, _ in walk_stack(frame)] if frame else []
     found = [each.f_locals for each in frames if each.f_code in _AWAITING]
     return any(each["timeout"] is None and each["self"] in awaited for each in found)
+
+
+@Patches
+def ending_waits(patches: Patches) -> None:
+    """Ends waits of the app, in a block, where a thread was killed that would have ended them."""
+    patches.decorate(threading.Condition, "wait", _ending)
+
+
+def _ending(wait: Callable[..., bool]) -> Callable[..., bool]:
+    @wraps(wait)
+    def wait_of_living(condition: threading.Condition, timeout: float | None = None) -> bool:
+        actor = current_actor()
+        if actor is None or not _is_called_by_app(sys._getframe(1)):  # noqa: SLF001 - documented, of CPython
+            return wait(condition, timeout)
+        actor.waits.append(condition)
+        try:
+            actor.check_alive()
+            is_there = wait(condition, timeout)
+        finally:
+            actor.waits.remove(condition)
+        actor.check_alive()
+        return is_there
+
+    return wait_of_living
+
+
+def _is_called_by_app(frame: FrameType) -> bool:
+    """Return whether the app waits, by an event or a queue, too, and not a library."""
+    callers = (each for each, _ in walk_stack(frame))
+    modules = ("queue", "threading")
+    caller = next((each for each in callers if each.f_globals.get("__name__") not in modules), None)
+    return caller is not None and is_frame_of_app(caller)
 
 
 def _pause() -> None:

@@ -30,16 +30,16 @@ from pullqueue.testing.exploration.instances import (
     raced_locks,
 )
 from pullqueue.testing.exploration.progress import Stopwatch
-from pullqueue.testing.exploration.replay import (
+from pullqueue.testing.exploration.results import RaceFailure, RaceResult, RaceTestError
+from pullqueue.testing.exploration.schedule import Schedule
+from pullqueue.testing.exploration.search import SEQUENCES, Outcome, Plan, Search
+from pullqueue.testing.exploration.steps import (
     REPLAY_DIFFERS,
     SETS_DIFFER,
     format_replay,
     parse_replay,
+    turns_that_write,
 )
-from pullqueue.testing.exploration.results import RaceFailure, RaceResult, RaceTestError
-from pullqueue.testing.exploration.schedule import Schedule
-from pullqueue.testing.exploration.search import SEQUENCES, Outcome, Plan, Search
-from pullqueue.testing.exploration.steps import turns_that_write
 from pullqueue.testing.exploration.threads import following_threads
 from pullqueue.testing.memory import Memory
 from pullqueue.testing.place import note_apps

@@ -23,14 +23,13 @@ from pullqueue.testing.arguments import SelectQueues
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.exploration.blocking import LastCall, stacks, wait_for_end
 from pullqueue.testing.exploration.handlers import PushTasks, Refusal
-from pullqueue.testing.exploration.replay import REPLAY_DIFFERS
 from pullqueue.testing.exploration.steps import (
+    REPLAY_DIFFERS,
     TIME,
     Choice,
     Pending,
     RacingActor,
     Step,
-    end_waits,
 )
 from pullqueue.testing.exploration.threads import ThreadActor, is_beside_main_task
 from pullqueue.testing.interrupt import IDLE_STEPS, WorkerInterrupt, is_normal_exit
@@ -154,7 +153,6 @@ class Schedule:
     def sleep(self, actor: RacingActor, seconds: float) -> None:
         """Let others go on until the clock has reached the end of a sleep."""
         actor.wakes_usec = self.clock.now_usec() + duration_usec(seconds)
-        actor.idle_steps += bool(actor.threads)  # which poll, perhaps, while it does nothing else
         changes = self._changes
         polls = seconds <= 0 and actor.idle_at.get("sleep") == changes
         self._wait(actor, "sleep" if polls else "", None, can_go_on=False)
@@ -175,16 +173,19 @@ class Schedule:
         self, actor: RacingActor, call: str, pending: Pending | None, *, can_go_on: bool = True
     ) -> None:
         """Return when an actor may make its next call, or end it."""
+        gate = threading.Lock()
+        gate.acquire()
         if self.current is actor:
             self.last_call.end(self.actors)
         with self._mutex:
             self._progress += 1
-            gate = actor.stop_here(call, pending, can_go_on=can_go_on)
+            actor.next_call, actor.pending = call, pending
             actor.is_in_time = actor.is_thread or is_beside_main_task()
+            actor.gates.append(gate)
             actor.settle()
             if self._ended.is_set():
                 gate.release()
-            elif self.current is None or self.current.passes_on(actor, can_go_on):
+            elif self.current is actor or self.current is None:
                 self._hand_over(actor if can_go_on and self.current is actor else None)
         gate.acquire()
         if self._ended.is_set() or actor.has_ended:
@@ -219,7 +220,7 @@ class Schedule:
         with self._mutex:
             self._progress += 1
             actor.is_over |= is_over
-            if self.current is None or (self.current is actor and (is_over or actor.is_stopped)):
+            if self.current is None or (self.current is actor and (is_over or actor.gates)):
                 self._hand_over(None if is_over else self.current)
 
     def follow(self, owner: RacingActor, thread: threading.Thread) -> AbstractContextManager[None]:
@@ -273,7 +274,7 @@ class Schedule:
             return  # or else some are blocked
         self.current = chosen
         if chosen.thread is not None:
-            chosen.go_on()
+            chosen.gates.popleft().release()
             return
         if chosen.is_task:
             self.actors.append(chosen)
@@ -348,8 +349,8 @@ class Schedule:
         now_usec = self.clock.now_usec()
         are_over = self._are_over()
         there = [actor for actor in self.actors if not (actor.is_thread and are_over)]
-        waiting = [actor for actor in there if actor.thread is None or actor.is_stopped]
-        polling = [actor for actor in waiting if actor.can_poll]
+        waiting = [actor for actor in there if actor.thread is None or actor.gates]
+        polling = [actor for actor in waiting if actor.awaited is None]
         awake = [actor for actor in waiting if not actor.is_asleep(now_usec)]
         ready = [actor for actor in awake if not actor.waits_for_change(self._changes)]
         ready += self._due_tasks()
@@ -373,7 +374,7 @@ class Schedule:
         elif polling:  # to lease in vain once more
             first = min(polling, key=lambda actor: actor.idle_steps)
             options[first.number] = first
-        return options or end_waits(waiting)
+        return options
 
     def _next_event_usec(self, *, is_needed: bool) -> int | None:
         """Return when time changes anything; where it is left out, only what handlers wait for."""
@@ -419,7 +420,7 @@ class Schedule:
 
     def _target_usec(self) -> int:
         """Return the time of the next event, or of the end of a sleep, whichever is first."""
-        times = [a.wakes_usec for a in self.actors if a.is_stopped]
+        times = [a.wakes_usec for a in self.actors if a.gates]
         times.append(self._next_event_usec(is_needed=True))
         now_usec = self.clock.now_usec()
         return min(usec for usec in times if usec is not None and usec > now_usec)
@@ -430,8 +431,8 @@ class Schedule:
             self.error = self.error or error
             self._ended.set()
             for actor in self.actors:
-                while actor.is_stopped:
-                    actor.go_on()
+                while actor.gates:
+                    actor.gates.popleft().release()
 
     # -- actors that are blocked outside their points ----------------------------------------------
 

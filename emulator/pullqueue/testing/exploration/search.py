@@ -249,15 +249,11 @@ class Search:
         for more_moves in (False, True):
             end = self.count + _MORE
             levels = [each for each in self._plans if (each.passed > first.passed) is more_moves]
-            while self.count < end and self._work() < most_seconds and not self._is_late:
+            while self.count < end and self._work() < most_seconds:
                 level = next(filter(self._has_plans, levels), None)
                 if level is None:
                     break
                 self._explore(level)
-
-    @property
-    def _is_late(self) -> bool:
-        return self.count > 0 and self.stopwatch() >= self.most_seconds
 
     def _has_plans(self, level: Level) -> bool:
         return any(self._plans[level])
@@ -267,7 +263,7 @@ class Search:
 
         Each gets half of what is left, and the last all of it.
         """
-        if self.count >= self.schedules or self._is_late:
+        if self.count >= self.schedules or (self.count and self.stopwatch() >= self.most_seconds):
             return None
         with_plans = [*filter(self._has_plans, self._plans)]
         for level in with_plans:

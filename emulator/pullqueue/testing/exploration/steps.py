@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -17,7 +19,7 @@ from pullqueue.engine.store import Insertion, Lease
 from pullqueue.tasks import DeleteResult
 from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled
 from pullqueue.testing.points import Point
-from pullqueue.testing.points.actors import Actor, Awaited, begun, threads
+from pullqueue.testing.points.actors import Actor, Awaited
 from pullqueue.testing.points.footprint import NOTHING, READ, TIME_MOVES, Footprint
 from pullqueue.text import quoted
 
@@ -26,6 +28,15 @@ TIME_KEY = "time"
 """The number and the key of the actor that moves the clock."""
 
 _READS = frozenset({"fetch_statistics", "get_task", "list_tasks"})
+
+REPLAY_DIFFERS = (
+    "setup, the actors or the code under test have changed, or setup does not reset everything "
+    "(memcache, entities, caches)"
+)
+"""Why a replay does not fit."""
+
+SETS_DIFFER = "where sets of strings have another order in each process: PYTHONHASHSEED is not set"
+"""Why a replay that does not fail may say nothing."""
 
 
 _SETTLE_SECONDS = 1.0
@@ -247,8 +258,6 @@ class RacingActor(Actor):
         """True once its function has returned."""
         self.gates: deque[threading.Lock] = deque()
         """What its threads wait for that have reached points."""
-        self.pauses: deque[threading.Lock] = deque()
-        """The same of those that sleep, or wait for something."""
         self.calls = 0
         self.wakes_usec: int | None = None
         """When its sleep ends."""
@@ -269,8 +278,6 @@ class RacingActor(Actor):
         if point.is_lease and isinstance(result, Lease) and not result.tasks:
             self.idle_at[self.next_call] = changes
             self.idle_steps += 1
-            return False
-        if result == []:  # no task was to be deleted
             return False
         if isinstance(result, Lease):
             self.lease_end_usec = max(task.eta_usec for task in result.tasks)
@@ -330,52 +337,7 @@ class RacingActor(Actor):
     @property
     def is_blocked(self) -> bool:
         """True if it has begun, and is neither over nor at a point."""
-        return self.thread is not None and not self.is_over and not self.is_stopped
-
-    @property
-    def is_stopped(self) -> bool:
-        """True if a thread of it waits for the turn."""
-        return bool(self.gates or self.pauses)
-
-    def passes_on(self, stopped: RacingActor, can_go_on: bool) -> bool:  # noqa: FBT001 - as it is called
-        """Return whether it passes its turn on when an actor, which can be a thread of it, stops.
-
-        Not if it begins to wait, and threads without turns of their own, or calls of pools, go on,
-        which come to a point, or end.
-        """
-        of_app = {each for each in [*begun] if threads.get(each) is self}
-        numbered = {each for each, actor in self.threads.items() if actor.number}
-        if len(of_app - numbered) > len(self.gates):
-            return stopped is self and (can_go_on or self.awaited is None)
-        return stopped is self or bool(self.pauses)
-
-    @property
-    def waits_for_ended(self) -> bool:
-        """True if it waits, and was ended, or threads of it that would have polled forever."""
-        threads_ended = any(each.has_ended for each in self.threads.values())
-        return self.has_ended or (self.awaited is not None and threads_ended)
-
-    @property
-    def can_poll(self) -> bool:
-        """True if it waits for no others, or for some time only, as a thread that polls."""
-        waits_only = self.awaited is not None and not self.gates
-        for_some_time = self.wait_seconds >= 0 and (self.is_thread or self.waits_for_ended)
-        return not waits_only or for_some_time
-
-    def stop_here(self, call: str, pending: Pending | None, *, can_go_on: bool) -> threading.Lock:
-        """Return what this thread has to acquire; it is released when it gets the turn."""
-        gate = threading.Lock()
-        gate.acquire()
-        if can_go_on or not self.gates:
-            self.next_call, self.pending = call, pending
-        (self.gates if can_go_on else self.pauses).append(gate)
-        return gate
-
-    def go_on(self) -> None:
-        """Pass the turn to the first of its threads that makes a call, or else that has slept."""
-        (self.gates or self.pauses).popleft().release()
-        if not self.gates and self.pauses:
-            self.next_call, self.pending = "", None
+        return self.thread is not None and not self.is_over and not self.gates
 
     @property
     def is_patient(self) -> bool:
@@ -387,9 +349,7 @@ class RacingActor(Actor):
         self.wakes_usec = clock.now_usec() + duration_usec(self.wait_seconds)
 
     def is_asleep(self, now_usec: int) -> bool:
-        """Return whether it sleeps, or waits for what is not there, and no thread of it calls."""
-        if self.gates:
-            return False
+        """Return whether it sleeps, or waits for what is not there."""
         if self.awaited is not None and self.awaited.is_there():
             return False
         if self.wakes_usec is None:
@@ -400,14 +360,6 @@ class RacingActor(Actor):
         """Return whether it would lease in vain again, or polls."""
         polls = self.idle_steps > IDLE_STEPS and changes in self.idle_at.values()
         return polls or self.idle_at.get(self.next_call) == changes
-
-
-def end_waits(waiting: Iterable[RacingActor]) -> dict[int, RacingActor | None]:
-    """End those that wait for threads that were ended, where nobody else can go on."""
-    found = [actor for actor in waiting if actor.waits_for_ended]
-    for actor in found:
-        actor.has_ended = True
-    return {actor.number: actor for actor in found}
 
 
 class Step(NamedTuple):
@@ -439,3 +391,36 @@ def _describe_result(result: object) -> str:
     if isinstance(result, list) and result and isinstance(result[0], DeleteResult):
         return f" -> {', '.join(each.value for each in result)}"
     return ""
+
+
+_MOST_CHOICES = 100_000
+_SEQUENCE = re.compile(r"r(\d{1,99}) ")
+_RUN = re.compile(r"(\d+)(?:x(\d+))?")
+
+
+def format_replay(choices: Iterable[int], sequence: int) -> str:
+    """Return the choices of a schedule as text, such as `1x3 2 0 1x2`.
+
+    Where the random numbers are not those of the first sequence, it begins with theirs, as `r7`.
+    """
+    runs = [(number, len(list(run))) for number, run in groupby(choices)]
+    parts = [f"{number}x{count}" if count > 1 else str(number) for number, count in runs]
+    return " ".join([f"r{sequence}", *parts] if sequence else parts)
+
+
+def parse_replay(text: object) -> tuple[list[int], int]:
+    """Return the choices of a schedule, and the sequence of random numbers.
+
+    Raises:
+        TypeError or ValueError: the text is not that of a schedule.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"replay is {quoted(text)}: pass the text that a RaceTestError shows")
+    choices: list[int] = []
+    begins = _SEQUENCE.match(text)
+    for part in text[begins.end() if begins else 0 :].split():
+        found = _RUN.fullmatch(part)
+        if found is None or int(found[2] or 1) > _MOST_CHOICES:
+            raise ValueError(f"replay is {quoted(text)}: pass the text that a RaceTestError shows")
+        choices += [int(found[1])] * int(found[2] or 1)
+    return choices, int(begins[1]) if begins else 0

@@ -6,17 +6,13 @@ its worker sleeps, and another worker can go on before each renewal.
 
 from __future__ import annotations
 
-import queue as queues
 import re
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from types import FrameType
-from typing import Any
 
 from pullqueue.testing.clock import asleep, sleeping
 from pullqueue.testing.exploration.steps import RacingActor
@@ -112,18 +108,6 @@ def following_threads(patches: Patches) -> None:
     patches.decorate(threading.Thread, "join", _joining)
     patches.decorate(threading.Condition, "wait", _settling)
     patches.decorate(threading.Event, "wait", _waiting)
-    patches.decorate(queues.Queue, "get", _getting)
-    for name in ("pause", "sigwait"):
-        if hasattr(signal, name):  # not of Windows
-            patches.decorate(signal, name, _awaiting_signal)
-
-
-def _waiting_actor(frame: FrameType) -> RacingActor | None:
-    """Return whose first thread waits, if that is in code of the app."""
-    actor = current_actor()
-    if not isinstance(actor, RacingActor) or not is_frame_of_app(frame):
-        return None
-    return actor if threading.current_thread() is actor.thread else None
 
 
 def _joining(join: Callable[..., None]) -> Callable[..., None]:
@@ -151,13 +135,6 @@ def _settling(wait: Callable[..., bool]) -> Callable[..., bool]:
 def _waiting(wait: Callable[..., bool]) -> Callable[..., bool]:
     @wraps(wait)
     def wait_for_event(event: threading.Event, timeout: float | None = None) -> bool:
-        if actor := _waiting_actor(sys._getframe(1)):  # noqa: SLF001 - documented, of CPython
-            if timeout is None:
-                actor.wait_for(Awaited(event.is_set, "an event"), -1)
-            elif actor.threads and not event.is_set():
-                actor.idle_steps += 1
-                awaited = Awaited(event.is_set, "an event", is_patient=True)
-                return actor.wait_for(awaited, max(0, timeout))
         found = None if timeout is None else _followed(threading.current_thread())
         frame = sys._getframe(1)  # noqa: SLF001 - documented, of CPython
         of_app = is_frame_of_app(frame) or frame.f_code is threading.Timer.run.__code__
@@ -166,34 +143,3 @@ def _waiting(wait: Callable[..., bool]) -> Callable[..., bool]:
         return found.await_event(event, timeout)
 
     return wait_for_event
-
-
-def _getting(get: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(get)
-    def get_item(
-        items: queues.Queue[Any],
-        block: bool = True,  # noqa: FBT001, FBT002 - as the method
-        timeout: float | None = None,
-    ) -> Any:  # noqa: ANN401 - as the method
-        actor = _waiting_actor(sys._getframe(1)) if block else None  # noqa: SLF001 - documented, of CPython
-        if actor and timeout is None:
-            actor.wait_for(Awaited(lambda: not items.empty(), "a queue"), -1)
-        elif actor and timeout is not None and actor.threads and items.empty():
-            actor.idle_steps += 1
-            awaited = Awaited(lambda: not items.empty(), "a queue", is_patient=True)
-            block, timeout = actor.wait_for(awaited, max(0, timeout)), None
-        return get(items, block, timeout)
-
-    return get_item
-
-
-def _awaiting_signal(await_signal: Callable[..., Any]) -> Callable[..., Any]:
-    """Wait for a signal, which no thread gets but the one of the test."""
-
-    @wraps(await_signal)
-    def wait_for_signal(*signals: Any) -> Any:  # noqa: ANN401 - as the function
-        if actor := _waiting_actor(sys._getframe(1)):  # noqa: SLF001 - documented, of CPython
-            actor.wait_for(Awaited(lambda: False, "a signal"), -1)
-        return await_signal(*signals)
-
-    return wait_for_signal

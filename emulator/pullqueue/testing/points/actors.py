@@ -29,7 +29,6 @@ from pullqueue.testing.points.strands import (
     note_end,
     note_shutdown,
 )
-from pullqueue.testing.points.waits import StoppableThreads, Waits
 
 _actor: ContextVar[Actor | None] = ContextVar("actor", default=None)
 _inside: ContextVar[bool] = ContextVar("inside", default=False)
@@ -61,9 +60,8 @@ class Actor(Interrupter):
         self.has_ended = False
         """True once it was ended, after which none of its calls is carried out."""
         self.strands = Strands()
-        self.waits = Waits()
-        self.worker_threads: StoppableThreads | None = None
-        """Those of a worker, which can be stopped; None: they can be killed only."""
+        self.waits: list[threading.Condition] = []
+        """What its threads wait for, in code of the app."""
         self.thread_id = 0
         """Of the last thread that has begun to act for it."""
         self.held: list[Callable[[], None]] | None = None
@@ -83,15 +81,14 @@ class Actor(Interrupter):
         """
         with self._carrying_out:
             self.has_ended = True
-        self.waits.wake()
+        for condition in [*self.waits]:
+            _wake(condition)
         super().end()
 
     def check_alive(self) -> None:
-        """End the actor once more if it has ended, or this thread if that was stopped."""
+        """End the actor once more if it has ended."""
         if self.has_ended:
             self.end()
-        if self.worker_threads is not None:
-            self.worker_threads.check()
 
     def note(self, footprint: Footprint) -> None:
         """Note what it reads and writes beside its calls."""
@@ -107,11 +104,7 @@ class Actor(Interrupter):
 
     def follow(self, thread: threading.Thread) -> AbstractContextManager[None]:  # noqa: ARG002 - of those that have turns
         """Return a context manager that follows a thread which it starts."""
-        return self.following()
-
-    def following(self) -> AbstractContextManager[None]:
-        """Return a context manager that follows what another of its threads does."""
-        return self.worker_threads.following() if self.worker_threads else nullcontext()
+        return nullcontext()
 
     def await_thread(self, thread: threading.Thread) -> None:
         """Return when a thread that it has started waits or has ended."""
@@ -186,6 +179,17 @@ def caller(port: str | None) -> tuple[Actor | None, Place | None]:
     return actor, place
 
 
+def _wake(condition: threading.Condition) -> None:
+    """Wake who waits, in a thread, since this one, or another that goes on, can have the lock."""
+
+    def notify() -> None:
+        with condition:
+            condition.notify_all()
+
+    with _acting(None):
+        threading.Thread(target=notify, daemon=True).start()
+
+
 _SUBMITTING = frozenset({"asyncio.base_events", "concurrent.futures._base"})
 """Modules that submit calls to pools for the app: `to_thread`, and `map`."""
 _lock = threading.RLock()
@@ -208,13 +212,7 @@ def close_after_dead(stack: ExitStack, earlier: set[object]) -> None:
     """
     with _lock:
         dead = {thread for thread, actor in threads.items() if actor.has_ended}
-        close_after(dead - earlier, stack)
-
-
-def close_after(left: set[object], stack: ExitStack) -> None:
-    """Close what is over when the last of these threads has ended."""
-    with _lock:
-        _left.append((left, stack))
+        _left.append((dead - earlier, stack))
         _close_left()
 
 
@@ -283,8 +281,8 @@ def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.
             try:
                 with actor.acting(), acting_as(strand), following:
                     run()
-            except BaseException as error:
-                if not (actor.has_ended or isinstance(error, WorkerInterrupt)):
+            except BaseException:
+                if not actor.has_ended:
                     raise
             finally:
                 _has_ended(thread)
@@ -422,7 +420,7 @@ def _of(
         _of_thread.starters, before = starters, started_by()
         idents.append(threading.get_ident())
         try:
-            with _acting(actor), acting_as(strand), actor.following() if actor else nullcontext():
+            with _acting(actor), acting_as(strand):
                 try:
                     return function(*args, **kwargs)
                 finally:
