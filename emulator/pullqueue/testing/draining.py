@@ -22,6 +22,7 @@ from pullqueue.testing.describing import describe
 from pullqueue.testing.running import TaskRunner
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.testing.undeleted import Undeleted
+from pullqueue.testing.waiting import WaitingWorker
 from pullqueue.text import quoted
 
 Worker = Callable[[], object]
@@ -180,13 +181,14 @@ class Driver:
         self._exceeded = ""
         """What it has done too many times."""
         self._idle = _Idleness()
+        self._waiting = WaitingWorker(self._interrupter.end)
         self.undeleted = Undeleted(emulator, self._queues)
 
     def run(self, worker: Worker) -> None:
         """Call a worker that is not asynchronous, until there is nothing to do."""
         with self.at_work():
             while self.begins_call():
-                with self._interrupter.ending():
+                with self._interrupter.ending(), self._waiting.watched():
                     arguments.refuse_lazy(worker(), "worker")
 
     @contextmanager
@@ -204,7 +206,7 @@ class Driver:
         self._send_tasks()
         while not self._exceeded and self._moves_on():
             self._send_tasks()
-        if self._exceeded or not self._count("tasks"):
+        if self._exceeded or self._waiting.was_ended or not self._count("tasks"):
             return False
         if self.calls == self._max_calls:
             self._exceeded = f"the worker was called {self.calls} times"
@@ -237,6 +239,8 @@ class Driver:
     def check(self, name: str) -> None:
         """Raise an AssertionError if the worker never ends."""
         self._interrupter.check_caught(name)
+        if self._waiting.was_ended:
+            raise AssertionError(f"{name}: {self._waiting.describe()}")
         if self._exceeded:
             raise AssertionError(
                 f"{name}: {self._exceeded}, and the queues are still not empty; if this is not an "
@@ -246,6 +250,7 @@ class Driver:
     def _intercept(self, call: QueueCall, call_next: Callable[[], object]) -> object:
         if self._sending:
             return call_next()
+        self._waiting.note_call()
         if call.verb not in LEASE_VERBS:
             return self._other_call(call.verb, call_next)
         lease = call_next()
@@ -276,6 +281,7 @@ class Driver:
         in_vain = self._idle.leases[loop]
         if self._has_nothing_to_do():
             if in_vain > interrupt.IDLE_STEPS:
+                self._waiting.note_end()
                 self._interrupter.end()
             return lease
         if self._idle.leases.total() > self._max_calls:
@@ -291,6 +297,7 @@ class Driver:
 
     @bypass_interceptors()
     def _sleep(self, seconds: float) -> None:
+        self._waiting.note_call()
         self._note("slept")
         self._idle.has_slept = True
         if self._has_nothing_to_do():
