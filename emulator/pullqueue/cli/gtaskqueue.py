@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
@@ -334,7 +335,11 @@ class _Puller:
         if token := self._flags.appengine_access_token_file:
             headers["Authorization"] = f"Bearer {token.read_text('utf-8').strip()}"
         request = Request(f"{self._flags.output_url}{quote(name, safe='')}", output, headers)  # noqa: S310 - the user's
-        urlopen(request, timeout=60).close()  # noqa: S310 - the user's
+        try:
+            urlopen(request, timeout=60).close()  # noqa: S310 - the user's
+        except HTTPError as error:
+            error.close()  # it is the response, too
+            raise
 
 
 @contextmanager
