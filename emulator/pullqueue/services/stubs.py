@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from unittest.mock import patch
 
 from pullqueue.observe.mail_log import Attachment, Mail
@@ -26,7 +26,12 @@ from pullqueue.sdk.startup.front_end import LOGIN_PATH, LOGOUT_PATH
 from pullqueue.services import BLOBSTORE, MAIL, URLFETCH
 
 if TYPE_CHECKING:
-    from pullqueue.services.hosting import Services
+    from datetime import datetime
+    from pathlib import Path
+
+    from pullqueue.observe.mail_log import MailLog
+    from pullqueue.services.indexes import CompositeIndexes
+    from pullqueue.services.journal import Journal
 
 _client_lock = threading.Lock()
 """Held while the SDK's client of this process is replaced."""
@@ -35,8 +40,28 @@ _MEMCACHE_SECONDS = 60
 """How often values of memcache that have expired are deleted."""
 
 
+class _Host(Protocol):
+    """What stubs need of what hosts them, which `Services` describes."""
+
+    app_id: str
+    eventual: bool
+    project: str | None
+    blobs: Path | None
+    journal: Journal | None
+    mails: MailLog
+
+    @property
+    def indexes(self) -> CompositeIndexes | None: ...
+    def now(self) -> datetime: ...
+    def seconds(self) -> float: ...
+    def module_hosts(self) -> Iterable[tuple[str, str]]: ...
+    def call(
+        self, service: str, method: str, request: Any, response: Any, *, seconds: float
+    ) -> object: ...
+
+
 class _Service(NamedTuple):
-    make: Callable[[Services], Any]
+    make: Callable[[_Host], Any]
     messages: str
     """The module of the messages."""
     prefix: str = ""
@@ -45,7 +70,7 @@ class _Service(NamedTuple):
     """The messages of methods after which they are not named."""
 
 
-def make_stub(service: str, services: Services) -> Any:
+def make_stub(service: str, services: _Host) -> Any:
     """Return the stub of a service; raise a FeatureNotEnabledError if it cannot work here."""
     with warnings.catch_warnings(action="ignore"):
         return _SERVICES[service].make(services)
@@ -73,7 +98,7 @@ def find_messages(service: str, method: str) -> tuple[Any, Any] | None:
 
 
 @contextmanager
-def use_local_client(services: Services, blobstore: Any) -> Iterator[None]:
+def use_local_client(services: _Host, blobstore: Any) -> Iterator[None]:
     """Make the SDK's client in this process call the services of a server, in the block.
 
     Some stubs write to the datastore by it.
@@ -95,7 +120,7 @@ def use_local_client(services: Services, blobstore: Any) -> Iterator[None]:
 class _LocalDatastore:
     """A stub that passes calls on to the datastore of a server."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: _Host) -> None:
         self._services = services
 
     def CreateRPC(self) -> Any:
@@ -111,12 +136,12 @@ def _imported(name: str) -> Any:
     return import_module(f"{_API}{name}")
 
 
-def _simple(module: str, name: str) -> Callable[[Services], Any]:
+def _simple(module: str, name: str) -> Callable[[_Host], Any]:
     """Return what makes a stub that needs nothing of a server."""
     return lambda _: getattr(_imported(module), name)()
 
 
-def _blobstore(services: Services) -> Any:
+def _blobstore(services: _Host) -> Any:
     from pullqueue.services.blobs import BlobFolder
 
     module = _imported("blobstore.blobstore_stub")
@@ -130,7 +155,7 @@ def _blobstore(services: Services) -> Any:
     )
 
 
-def _datastore(services: Services) -> Any:
+def _datastore(services: _Host) -> Any:
     from pullqueue.services.datastore import Datastore
 
     return Datastore(
@@ -141,7 +166,7 @@ def _datastore(services: Services) -> Any:
     )
 
 
-def _images(_: Services) -> Any:
+def _images(_: _Host) -> Any:
     with suppress(ImportError):
         from PIL import Image  # may be missing
 
@@ -153,7 +178,7 @@ def _images(_: Services) -> Any:
     )
 
 
-def _mail(services: Services) -> Any:
+def _mail(services: _Host) -> Any:
     stub = _imported("mail_stub")
 
     class Mails(stub.MailServiceStub):  # type: ignore[misc,name-defined]
@@ -183,7 +208,7 @@ def _mail_of(message: Any) -> Mail:
     )
 
 
-def _memcache(services: Services) -> Any:
+def _memcache(services: _Host) -> Any:
     stub = _imported("memcache.memcache_stub")
 
     class Memcache(stub.MemcacheServiceStub):  # type: ignore[misc,name-defined]
@@ -210,18 +235,18 @@ def _memcache(services: Services) -> Any:
     return Memcache()
 
 
-def _modules(services: Services) -> Any:
+def _modules(services: _Host) -> Any:
     return _imported("modules.modules_stub").ModulesServiceStub(_request_info(services))
 
 
-def _urlfetch(_: Services) -> Any:
+def _urlfetch(_: _Host) -> Any:
     module = _imported("urlfetch_stub")
     # Only Google's development server sets it. None: certificates that Python trusts are valid.
     vars(module).setdefault("CERT_PATH", None)
     return module.URLFetchServiceStub()
 
 
-def _user(_: Services) -> Any:
+def _user(_: _Host) -> Any:
     class Info:
         def get_request_url(self, _request_id: object) -> str:
             return ""  # a page of the app: with its path alone, it is on the host of the browser
@@ -233,7 +258,7 @@ def _user(_: Services) -> Any:
     )
 
 
-def _request_info(services: Services) -> Any:
+def _request_info(services: _Host) -> Any:
     """Return what stubs ask of the request of an app, and of its modules.
 
     A call over the bridge has no request; its app is where push tasks are sent.
