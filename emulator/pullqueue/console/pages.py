@@ -47,7 +47,7 @@ from pullqueue.resources.history import (
 from pullqueue.resources.mails import MailQuery, get_mail, list_mails
 from pullqueue.resources.models import EXHAUSTED, TaskResource, Tasks
 from pullqueue.resources.operations import parse_query
-from pullqueue.resources.overview import get_server
+from pullqueue.resources.overview import build_summary, get_server
 from pullqueue.resources.push import get_delivery
 from pullqueue.resources.queue_resource import build_resource
 from pullqueue.resources.queues import (
@@ -57,7 +57,7 @@ from pullqueue.resources.queues import (
     list_shown_queues,
     list_tags,
 )
-from pullqueue.resources.service import get_config, list_faults
+from pullqueue.resources.service import build_config, list_faults
 from pullqueue.resources.task_lists import (
     ExhaustedQuery,
     ListQuery,
@@ -116,6 +116,7 @@ class Pages(Questions):
         }
         return self._page(
             "queues",
+            summary=build_summary(self._state, statistics),
             figures=select_figures(queues),
             found=found,
             columns=QUEUE_COLUMNS,
@@ -329,7 +330,8 @@ class Pages(Questions):
     @page("/server", in_menu=True)
     def server(self) -> Response:
         """Return the page of configuration, limits and snapshots."""
-        return self._page("server", config=get_config(self._state), server=get_server(self._state))
+        config = build_config(self._state, queues=[])  # they are not shown
+        return self._page("server", config=config, server=get_server(self._state))
 
     @page("/<path:path>")
     def missing(self, path: str) -> Response:

@@ -165,7 +165,7 @@ class Questions:
         # Forms return to this address, without the notice.
         kept = urlencode({name: text for name, text in request.args.items() if name != "notice"})
         # The page of an error may be shown because the store does not respond.
-        if status == 200:
+        if status == 200 and "summary" not in values:
             values["summary"] = get_summary(self._state)
         contents = {
             "cron": self._state.cron.states,

@@ -11,7 +11,9 @@ from msgspec import UNSET
 import pullqueue
 from pullqueue.clock import ManualClock, from_usec
 from pullqueue.engine.events import MINUTE_USEC, EventKind
+from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
+from pullqueue.engine.store import QueueStatistics
 from pullqueue.observe.users import User
 from pullqueue.resources.clock import ClockResource, get_clock
 from pullqueue.resources.operations import operation
@@ -118,7 +120,11 @@ class FlowQuery(Model):
 @operation("GET", "/summary")
 def get_summary(state: ServerState) -> Summary:
     """Return what changes the behaviour: faults, paused queues, the clock, and what is left."""
-    queues = collect_statistics(state)
+    return build_summary(state, collect_statistics(state))
+
+
+def build_summary(state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics]]) -> Summary:
+    """Return the summary of a server with these queues, all of them."""
     push = {queue: numbers.tasks for queue, numbers in queues if queue.is_push}
     kept = {queue.name: why_kept(state, queue) for queue in push if push[queue]}
     return Summary(

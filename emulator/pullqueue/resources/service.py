@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from flask import request
@@ -15,6 +16,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import served
 from pullqueue.api.tokens import DEFAULT_SCOPES
 from pullqueue.clock import ManualClock
+from pullqueue.engine.queue import Queue
 from pullqueue.errors import PullQueueError
 from pullqueue.resources.operations import operation
 from pullqueue.resources.projects import ClockKind, ManualStart, make_clock
@@ -115,6 +117,11 @@ def get_version(_state: ServerState) -> Version:
 @operation("GET", "/config")
 def get_config(state: ServerState) -> Config:
     """Return the configuration in use, and the problems of a file that could not be applied."""
+    return build_config(state, state.emulator.queues)
+
+
+def build_config(state: ServerState, queues: Iterable[Queue]) -> Config:
+    """Return the configuration in use with some of its queues."""
     file, emulator = state.config_file, state.emulator
     return Config(
         file=emulator.config.file,
@@ -125,7 +132,7 @@ def get_config(state: ServerState) -> Config:
         total_storage_limit=emulator.config.total_storage_limit_bytes,
         bytes_stored=emulator.bytes_stored,
         limits=emulator.limits._asdict(),
-        queues=[build_resource(state, queue) for queue in emulator.queues],
+        queues=[build_resource(state, queue) for queue in queues],
     )
 
 
