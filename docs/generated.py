@@ -217,7 +217,7 @@ def _command(command: click.Command, context: click.Context, level: int) -> Iter
     usage = " ".join([path, *command.collect_usage_pieces(context)])
     yield f"{'#' * level} `{path}`"
     yield f"```text\n{usage}\n```"
-    yield _markdown(command.help or "")
+    yield from map(_markdown, filter(None, (command.help, command.epilog)))
     options = [_option(option, context) for option in command.get_params(context)]
     rows = [list(option) for option in options if option]
     if rows:

@@ -39,6 +39,8 @@ _LOG_FORMAT = "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
 _OWN = "[pullqueue's own]"
 """Marks the flags that Google's commands did not have."""
 _CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True}
+_EPILOG = """All flags may have one dash. Those for Google's keys, --credentials_file,
+--developer_key_file and --use_developer_key, are ignored."""
 
 _log = logging.getLogger("pullqueue.gtaskqueue")
 
@@ -48,9 +50,8 @@ class _FlagsCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse flags with one dash as flags with two."""
-        options = self.get_params(ctx)
-        names = {name for each in options for name in (*each.opts, *each.secondary_opts)}
-        with_two = [f"-{arg}" if f"-{arg.partition('=')[0]}" in names else arg for arg in args]
+        flags = {name for each in self.get_params(ctx) for name in each.opts + each.secondary_opts}
+        with_two = [f"-{arg}" if f"-{arg.partition('=')[0]}" in flags else arg for arg in args]
         return super().parse_args(ctx, with_two)
 
 
@@ -75,10 +76,12 @@ class _TaskQueueApi:
         query = {"leaseSecs": self._flags["lease_secs"], "numTasks": num_tasks}
         if self._flags["tag"] is not None:
             query |= {"groupByTag": "true", "tag": self._flags["tag"]}
-        return self.call("POST", f"/tasks/lease?{urlencode(query)}")
+        return self.call("POST", "tasks", "lease", **query)
 
-    def call(self, verb: str, path: str, body: Json | None = None) -> Json:
-        """Call a method by its path below that of the queue; a ClickException says what fails."""
+    def call(self, verb: str, *names: str, body: object = None, **query: object) -> Json:
+        """Call a method by the names below the queue; a ClickException says what fails."""
+        path = "".join(f"/{quote(name, safe='')}" for name in names)
+        path += f"?{urlencode(query)}" if query else ""
         text, url = json.dumps(body), f"{self._client.url}{self._root}{path}"
         if self._flags["dump_request"]:
             click.echo(f"--request-start--\n{verb} {url}\n{text}\n--request-end--")
@@ -89,11 +92,6 @@ class _TaskQueueApi:
                 return self._client.parse(data or b"{}")
         except RefusedError as error:
             raise click.ClickException(error.message) from None  # with the exit status of Google's
-
-
-def _task_path(name: str) -> str:
-    """Return the path of a task below that of its queue."""
-    return f"/tasks/{quote(name, safe='')}"
 
 
 def _flag(names: str, default: object, text: str, kind: Any = None, **more: Any) -> click.Option:
@@ -136,13 +134,12 @@ _SHOWN = _flag("--payload_size_to_display", 2**21, "Base64 characters of payload
 _MAX_DELETE = _flag("--max_delete", 100, "Maximum number of tasks.", _COUNT)
 
 
-@click.group(cls=_FlagsGroup, context_settings=_CONTEXT, params=[*_FLAGS])
+@click.group(cls=_FlagsGroup, context_settings=_CONTEXT, params=[*_FLAGS], epilog=_EPILOG)
 @click.version_option(package_name="pullqueue")
 def gtaskqueue(**flags: object) -> None:
     """List, lease and delete the tasks of a pull queue over REST.
 
-    The flags below may follow the command as well. All flags may have one dash. Those for Google's
-    keys, --credentials_file, --developer_key_file and --use_developer_key, are ignored.
+    The flags below may follow the command as well.
     """
     given = {name: value for name, value in flags.items() if is_passed(name)}
     click.get_current_context().default_map = dict.fromkeys(gtaskqueue.commands, given)
@@ -158,19 +155,19 @@ def help_(*, command: str | None) -> None:
 @gtaskqueue.command(params=[_STATS, *_FLAGS])
 def getqueue(*, get_stats: bool, **flags: Any) -> None:
     """Show the queue."""
-    _show(_TaskQueueApi(flags).call("GET", f"?getStats={str(get_stats).lower()}"))
+    _show(_TaskQueueApi(flags).call("GET", getStats=str(get_stats).lower()))
 
 
 @gtaskqueue.command(params=_FLAGS)
 def listtasks(**flags: Any) -> None:
     """List the first hundred tasks, without their payloads."""
-    _show(_TaskQueueApi(flags).call("GET", "/tasks"))
+    _show(_TaskQueueApi(flags).call("GET", "tasks"))
 
 
 @gtaskqueue.command(params=[_TASK_NAME, *_FLAGS])
 def gettask(*, task_name: str, **flags: Any) -> None:
     """Show one task."""
-    _show(_TaskQueueApi(flags).call("GET", _task_path(task_name)))
+    _show(_TaskQueueApi(flags).call("GET", "tasks", task_name))
 
 
 @gtaskqueue.command(params=[_LEASE_SECS, _MOST, _SHOWN, _TAG, *_FLAGS])
@@ -188,21 +185,21 @@ def leasetask(*, num_tasks: int, payload_size_to_display: int, **flags: Any) -> 
 @gtaskqueue.command(params=[_TASK_NAME, *_FLAGS])
 def deletetask(*, task_name: str, **flags: Any) -> None:
     """Delete one task, leased or not."""
-    _TaskQueueApi(flags).call("DELETE", _task_path(task_name))
+    _TaskQueueApi(flags).call("DELETE", "tasks", task_name)
 
 
 @gtaskqueue.command(params=[_MAX_DELETE, *_FLAGS])
 def clear(*, max_delete: int, **flags: Any) -> None:
     """Delete tasks of the queue, one after the other, and count them."""
     api, deleted, before = _TaskQueueApi(flags), 0, -1
-    while deleted < max_delete and (tasks := api.call("GET", "/tasks").get("items", [])):
+    while deleted < max_delete and (tasks := api.call("GET", "tasks").get("items", [])):
         if deleted == before:
             raise click.ClickException(f"none of {len(tasks)} tasks can be deleted")
         before = deleted
         for task in tasks[: max_delete - deleted]:
             click.echo(f"Deleting: {task['id']}")
             with suppress(click.ClickException):  # a worker was quicker
-                api.call("DELETE", _task_path(task["id"]))
+                api.call("DELETE", "tasks", task["id"])
                 deleted += 1
     _show({"deleted": deleted})
 
@@ -321,25 +318,21 @@ class _Puller:
                 if flags.output_url:
                     self._post(name, program.output.read_bytes())
                 with _logged(name, "is done, but not deleted"):
-                    self._api.call("DELETE", _task_path(name))
+                    self._api.call("DELETE", "tasks", name)
         return True
 
     def _change_lease(self, program: _Program, seconds: int) -> Json:
         """Make a lease end in so many seconds; 0 releases the task."""
         task = {name: program.task[name] for name in ("id", "leaseTimestamp")}
-        path = f"{_task_path(task['id'])}?newLeaseSeconds={seconds}"
-        return self._api.call("POST", path, task | {"queueName": self._flags.taskqueue_name})
+        body = task | {"queueName": self._flags.taskqueue_name}
+        return self._api.call("POST", "tasks", task["id"], body=body, newLeaseSeconds=seconds)
 
     def _post(self, name: str, output: bytes) -> None:
         headers = {"Content-Type": "byte-array"}  # as Google's
         if token := self._flags.appengine_access_token_file:
             headers["Authorization"] = f"Bearer {token.read_text('utf-8').strip()}"
         request = Request(f"{self._flags.output_url}{quote(name, safe='')}", output, headers)  # noqa: S310 - the user's
-        try:
-            urlopen(request, timeout=60).close()  # noqa: S310 - the user's
-        except HTTPError as error:
-            error.close()  # it is the response, too
-            raise
+        urlopen(request, timeout=60).close()  # noqa: S310 - the user's
 
 
 @contextmanager
@@ -349,6 +342,8 @@ def _logged(name: str, problem: str) -> Iterator[None]:
         yield
     except (click.ClickException, OSError, HTTPException, ValueError) as error:
         _log.warning("task %s: %s: %s", name, problem, error)
+        if isinstance(error, HTTPError):
+            error.close()  # it is the response, too
 
 
 def _split(text: str) -> list[str]:
@@ -387,16 +382,13 @@ _PULLER_FLAGS = [
 ]
 
 
-@click.command(cls=_FlagsCommand, context_settings=_CONTEXT, params=_PULLER_FLAGS)
+@click.command(cls=_FlagsCommand, context_settings=_CONTEXT, params=_PULLER_FLAGS, epilog=_EPILOG)
 def gtaskqueue_puller(*, log_output_file: Path | None, **flags: Any) -> None:
     """Run a program for each task of a queue.
 
     A task is deleted when its program has ended with status 0 and its output was posted, if that
     was asked for. While a program runs, its lease is extended. The task of a program that fails or
     is ended is leased again when its lease has run out.
-
-    All flags may have one dash. Those for Google's keys, --credentials_file, --developer_key_file
-    and --use_developer_key, are ignored.
     """
     handler: logging.Handler = logging.StreamHandler()
     if log_output_file is not None:
