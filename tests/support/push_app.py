@@ -49,6 +49,8 @@ class PushApp:
         """Requests that are being handled, by path."""
         self.locations: dict[str, str] = {}
         """Where to a path redirects, with 302."""
+        self.bodies: dict[str, bytes] = {}
+        """Of successes, by path; others are empty."""
         self.on_request: Callable[[Received], None] = lambda _: None
         self._failed: Counter[str] = Counter()
 
@@ -93,7 +95,9 @@ def push_app(given: PushApp | None = None) -> Iterator[PushApp]:
                 while again:
                     self.wfile.write(again)
                 return
-            text = f"no {self.path}\nat all\n".encode() if status >= 400 else b""
+            text = app.bodies.get(self.path, b"")
+            if status >= 400:
+                text = f"no {self.path}\nat all\n".encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))
             if self.path in app.locations:

@@ -14,8 +14,8 @@ from pullqueue.push.tokens import missing_extra
 from pullqueue.tasks import Task
 from pullqueue.text import quoted
 
-_OPTION = re.compile(r"(?:(.+?)=)?(https?://.*)", re.IGNORECASE | re.DOTALL)
-"""`[TARGET=]URL`; a target may be an origin, which is a URL itself."""
+_BETWEEN = re.compile(r"(?<=.)=(?=https?://)", re.IGNORECASE | re.DOTALL)
+"""What is between TARGET and URL; a target may be an origin, which is a URL itself."""
 _TARGET = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+){0,2}|https?://[^/?#@=\s]+", re.ASCII)
 _PATH = re.compile(r"[!-~]*", re.ASCII)
 
@@ -180,15 +180,16 @@ def _is_service(target: str | None) -> bool:
 
 
 def _parsed(option: str) -> tuple[str | None, SplitUrl]:
-    found = _OPTION.fullmatch(option)
-    if found is None:
+    *named, url = _BETWEEN.split(option, maxsplit=1)
+    address = split_url(url)
+    if address is None:
         raise ValueError(_invalid(option, "it must begin with http:// or https://"))
-    target = None if found[1] is None else found[1].lower()
-    problem = _find_problem(found[2])
-    address = split_url(found[2])
-    if problem is not None or address is None:
-        raise ValueError(_invalid(option, problem or ""))
-    if target is not None:
+    problem = _find_problem(url)
+    if problem is not None:
+        raise ValueError(_invalid(option, problem))
+    target = None
+    if named:
+        target = named[0].lower()
         origin = split_url(target)
         if not _TARGET.fullmatch(target) or (origin and why_not_callable(target)):
             raise ValueError(

@@ -26,6 +26,7 @@ TASK = Task(0, 1, 0, "t", "web", b"", None, 0, 5)
         (f"https://API.example.com={DEFAULT}", f"https://api.example.com at {DEFAULT}"),
         (f"https://api.example.com:443={DEFAULT}", f"https://api.example.com at {DEFAULT}"),
         ("https://api.example.com/X", "https://api.example.com/X"),
+        ("w=HTTPS://localhost/a=http://b=https://c", "w at https://localhost/a=http://b=https://c"),
     ],
 )
 def test_an_option_is_shown_as_it_is_used(option: str, shown: str) -> None:
@@ -45,6 +46,8 @@ NAME = "use the name of a service, such as worker, or an origin, such as https:/
             for option, problem in (
                 ("localhost:8080", "it must begin with http:// or https://"),
                 ("ftp://a", "it must begin with http:// or https://"),
+                ("w=ftp://a", "it must begin with http:// or https://"),
+                ("=http://a", "it must begin with http:// or https://"),
                 ("http://", "it has no host"),
                 ("http://a:99999", "its port must be 1 to 65535"),
                 ("http://a:0", "its port must be 1 to 65535"),
@@ -63,6 +66,8 @@ NAME = "use the name of a service, such as worker, or an origin, such as https:/
             )
         ),
         (["http://a..b=http://localhost"], f'invalid target "http://a..b": {NAME}'),
+        (["==http://localhost"], f'invalid target "=": {NAME}'),
+        (["\n=http://localhost"], f'invalid target "\\n": {NAME}'),
         (["a_b=http://localhost"], f'invalid target "a_b": {NAME}'),
         (["https://a:99999=http://b"], f'invalid target "https://a:99999": {NAME}'),
         (["a.b.c.d=http://localhost"], f'invalid target "a.b.c.d": {NAME}'),

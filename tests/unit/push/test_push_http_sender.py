@@ -300,6 +300,25 @@ def test_a_response_that_never_ends_is_none_at_the_deadline(
     assert response == PushResponse(None, reason=reason)
 
 
+def test_a_body_that_is_not_read_ends_at_the_deadline(sender: HttpSender) -> None:
+    """Over a connection that was kept, too."""
+    ended, waits = threading.Event(), []
+
+    def stall(connection: socket.socket) -> None:
+        answer(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")(connection)
+        waits.append(ended.wait(10))
+
+    headers = {"Content-Length": str(1 << 24)}
+    with raw_server(stall) as url:
+        assert send(sender, PUSH, url).status == 200
+        large = PUSH._replace(body=b"x" * (1 << 24), headers=headers, deadline_seconds=0.1)
+        response = send(sender, large, url)
+        ended.set()
+
+    reason = f"{SplitUrl(url).netloc}: no response within 0.1 s"
+    assert (response, waits) == (PushResponse(None, reason=reason), [True])
+
+
 def test_a_success_whose_body_is_cut_is_one(sender: HttpSender) -> None:
     with raw_server(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")) as url:
         assert send(sender, PUSH, url) == PushResponse(200, b"abc")
@@ -317,6 +336,18 @@ def test_an_endless_response_is_read_up_to_a_limit(sender: HttpSender) -> None:
 
     with raw_server(flood) as url:
         assert send(sender, PUSH, url) == PushResponse(200, b"x" * 4096)
+
+
+@each_row(("size", "connections"), [(32 << 20, 1), ((32 << 20) + 1, 2)])
+def test_the_largest_response_leaves_its_connection_open(
+    sender: HttpSender, size: int, connections: int
+) -> None:
+    """A larger one is not read to its end."""
+    with push_app() as app:
+        app.bodies["/mail?x=1"] = b"x" * size
+        assert [send(sender, PUSH, app.url).status for _ in range(2)] == [200, 200]
+
+    assert len({request.port for request in app.received}) == connections
 
 
 @each_row("size", [b"-1", b"-2", b"0x10", b"1_0", b"+5", b"f" * 30])

@@ -64,6 +64,7 @@ def starts(bucket: TokenBucket, now_usec: int) -> int:
         (settings(1, bucket_size=1), [tenth / 10 for tenth in range(11)], [1, *[0] * 9, 1]),
         # A bucket that was full for long has no part of a token more.
         (settings(1, "m", bucket_size=1), (90, 149.999999, 150), [1, 0, 1]),
+        (settings(1, bucket_size=1), (0, 1.000001, 2, 2.000001), [1, 1, 0, 1]),
         *((settings(100, unit, bucket_size=3), (0, 10**9), [3, 3]) for unit in "smhd"),
     ],
 )
@@ -185,6 +186,14 @@ def test_who_is_late_loses_nothing_of_an_empty_bucket() -> None:
     assert bucket.count(60_300_000) == 2
 
 
+def test_a_token_that_lacks_what_is_lost_in_a_sum_is_not_none() -> None:
+    bucket = TokenBucket(settings(1 - 1e-9, bucket_size=1), 0)
+    bucket.take()
+
+    assert bucket.count(SECOND) == 1
+    assert bucket.count(9 * SECOND, late_seconds=5) == 1
+
+
 def test_who_is_late_loses_no_part_of_a_token() -> None:
     bucket = TokenBucket(settings(100, bucket_size=1), 0)
     counts = []
@@ -245,12 +254,17 @@ def test_events_without_the_first_restore_no_more_tokens_than_there_were(
     assert not events or after.count(now_usec) <= before.count(now_usec)
 
 
-@each_row(("starts", "next_second"), [(4, 0), (5, 1), (6, 1), (9, 1)])
-def test_a_replay_leaves_no_fewer_tokens_than_none(starts: int, next_second: int) -> None:
+@each_row(
+    ("starts", "is_complete", "next_second"),
+    [(4, True, 0), (5, True, 1), (6, True, 1), (9, True, 1), (0, False, 1), (1, False, 1)],
+)
+def test_a_replay_leaves_no_fewer_tokens_than_none(
+    starts: int, *, is_complete: bool, next_second: int
+) -> None:
     """What started beyond them was permitted: after a delay, or by tokens that are not known."""
     bucket = TokenBucket(settings(1, bucket_size=5), 0)
-    events = [event(0)] * starts
+    events = [event(0, EventKind.ATTEMPT_FAILED, 500), *[event(0)] * starts]
 
-    bucket.replay(events, is_complete=True, is_http_target=False)
+    bucket.replay(events, is_complete=is_complete, is_http_target=False)
 
     assert bucket.next_usec(0) == next_second * SECOND

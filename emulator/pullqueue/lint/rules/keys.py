@@ -183,9 +183,8 @@ def _move_fix(view: View, unknown: UnknownKey, home: Path) -> Fix | None:
     mapping, pair = unknown.mapping, unknown.pair
     if unknown.name == "application":
         return edit_fix("remove `application`", delete_pair(view.source, mapping, pair.key))
-    if find_level(unknown.path) != QUEUE or home not in {TOP, RETRY} or mapping.flow:
-        return None
-    if not isinstance(pair.value, Scalar) or pair.value.style in {"|", ">"}:
+    is_line = isinstance(pair.value, Scalar) and pair.value.style not in {"|", ">"}
+    if not is_line or mapping.flow or find_level(unknown.path) != QUEUE or home not in {TOP, RETRY}:
         return None
     if home == TOP:
         edits = _moved_into(view, view.root, mapping, pair)
@@ -201,7 +200,7 @@ def _move_fix(view: View, unknown: UnknownKey, home: Path) -> Fix | None:
     elif isinstance(retry.value, Mapping) and not retry.value.flow:
         edits = _moved_into(view, retry.value, mapping, pair)
     else:
-        edits = ()
+        return None
     return Fix(title="move it under `retry_parameters`", edits=edits) if edits else None
 
 
