@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from pullqueue import errors
 from pullqueue.clock import USEC_PER_SECOND, MovableClock
@@ -73,7 +73,7 @@ def make_error(source: object, queue_name: str = "") -> Exception:
         return _instance(source, f"{source.__doc__} (injected by a fault)", queue_name)
     kind = source if isinstance(source, type) else type(source)
     if kind.__module__.startswith(_CLIENTS) and (status := getattr(kind, "grpc_status_code", None)):
-        message = "" if isinstance(source, type) else str(getattr(source, "message", ""))
+        message = str(getattr(source, "message", ""))  # a class has none
         if not message or status.name not in ERRORS:
             return make_error(status.name)
         return ERRORS[status.name](message)
@@ -85,7 +85,7 @@ def make_error(source: object, queue_name: str = "") -> Exception:
             f"them, such as pullqueue.{example}"
         )
     if same_name is None:
-        return cast("Exception", source() if isinstance(source, type) else source)
+        return source if isinstance(source, Exception) else kind()
     message = "" if isinstance(source, type) else str(source)
     return _instance(same_name, message or f"{same_name.__doc__} (injected by a fault)", queue_name)
 

@@ -38,7 +38,7 @@ def _disabled(now: Situation) -> Found | None:
 def _paused(now: Situation) -> Found | None:
     if now.queue.state is not QueueState.PAUSED:
         return None
-    waits = f": {_due_wait(now)} until it is resumed{_then(now)}" if now.due else ""
+    waits = f": {_due_wait(now.due)} until it is resumed{_then(now)}" if now.due else ""
     return Found(now.due, f"it is paused{waits}", "warning")
 
 
@@ -65,7 +65,7 @@ def _then(now: Situation) -> str:
 def _rate_0(now: Situation) -> Found | None:
     if not now.queue.is_push or now.queue.settings.effective_rate:
         return None
-    waits = f": {_due_wait(now)} until queue.yaml has another rate" if now.due else ""
+    waits = f": {_due_wait(now.due)} until queue.yaml has another rate" if now.due else ""
     return Found(now.due, f"its rate is 0{waits}", "warning")
 
 
@@ -99,7 +99,7 @@ def _run_only(now: Situation) -> Found | None:
     if waiting <= 0 or not now.queue.is_push or now.is_stopped or not _is_run_only(now):
         return None
     how = "`POST /_emulator/run`, or for a clock that is advanced with `deliver`"
-    return Found(waiting, f"{_due_wait(now, waiting)} for {how}", "warning")
+    return Found(waiting, f"{_due_wait(waiting)} for {how}", "warning")
 
 
 # -- what push tasks wait for ------------------------------------------------------------------
@@ -109,7 +109,7 @@ def _concurrency(now: Situation) -> Found | None:
     if now.limit != "slots":
         return None
     one = "the running attempt" if now.running == 1 else f"one of {now.running} running attempts"
-    text = f"{_due_wait(now)} for {one} to end: max_concurrent_requests is {now.slots}"
+    text = f"{_due_wait(now.due)} for {one} to end: max_concurrent_requests is {now.slots}"
     return Found(now.due, f"{text}{_pace(now)}", now.wait_severity)
 
 
@@ -132,7 +132,7 @@ def _shared_slots(now: Situation) -> Found | None:
     free = delivery.threads - busy.total()
     keeps = f" and keeps {free} of them for other queues" if free > 0 else ""
     text = (
-        f"{_due_wait(now)} for a slot: this server makes at most "
+        f"{_due_wait(now.due)} for a slot: this server makes at most "
         f"{counted(delivery.threads, 'attempt')} at the same time{keeps}; {', '.join(of)} are "
         "running"
     )
@@ -143,7 +143,7 @@ def _rate(now: Situation) -> Found | None:
     if now.limit != "rate":
         return None
     waiting = now.due - now.tokens
-    wait = f"{_due_wait(now, waiting)} for the rate of {now.rate_text}"
+    wait = f"{_due_wait(waiting)} for the rate of {now.rate_text}"
     later, retrying = "", now.numbers.retrying
     them = "it" if waiting == 1 else "all"
     if retrying:  # they take their share of the rate once they are due
@@ -301,9 +301,8 @@ def find_causes(now: Situation) -> list[Cause]:
     ]
 
 
-def _due_wait(now: Situation, count: int | None = None) -> str:
+def _due_wait(count: int) -> str:
     """Return the subject and the verb of a sentence: `1 due task waits`."""
-    count = now.due if count is None else count
     return f"{counted(count, 'due task')} {'waits' if count == 1 else 'wait'}"
 
 

@@ -46,23 +46,23 @@ def _how_to_listen(now: Situation, why: str) -> str:
     address = refused_at(why)
     if not address:
         return ""
-    settings, targets, endless = now.queue.settings, dict[str, None](), False
-    others: dict[str, None] = {}
+    settings, endless = now.queue.settings, False
+    targets, others = list[str](), list[str]()
     for task in now.looked_at:
         found = now.state.push_to.find(task, settings)
         if isinstance(found, str):
             continue
         if found.netloc == address:
             target = find_target(effective_request(task, settings), settings)
-            targets[f"{target}=URL" if target else "URL"] = None
+            targets.append(f"{target}=URL" if target else "URL")
             endless |= has_no_limit(find_retry(task, settings))
         else:
-            others[found.netloc] = None
+            others.append(found.netloc)
     if others and not targets:
-        return f": the next attempts go to {' and '.join(others)}"
+        return f": the next attempts go to {' and '.join(dict.fromkeys(others))}"
     text = f": start what listens at {address}"
     if targets:
-        text += f", or `pullqueue push-to {next(iter(targets))}`"
+        text += f", or `pullqueue push-to {targets[0]}`"
         text += f" (retries have {'no' if endless else 'a'} limit)"
     return text
 
@@ -119,12 +119,10 @@ def _time(now: Situation, usec: int) -> str:
 
 
 def _results(now: Situation) -> str:
-    # Not all results of a long time may be recorded.
-    total = now.failed if now.since_usec is None else now.failures.total()
-    return name_results(now.failures, total, kinds_of_faults(now.state))
+    return name_results(now.failures, kinds_of_faults(now.state))
 
 
-def name_results(results: Mapping[AttemptResult, int], total: int, kinds: Mapping[int, str]) -> str:
+def name_results(results: Mapping[AttemptResult, int], kinds: Mapping[int, str]) -> str:
     """Return what failed in words, the most frequent results first.
 
     An example is `30 x status 500 (CMYK), 12 by fault 2 (fail)`. Reasons that have a pattern in
@@ -132,17 +130,17 @@ def name_results(results: Mapping[AttemptResult, int], total: int, kinds: Mappin
     """
     groups: defaultdict[AttemptResult, Counter[AttemptResult]] = defaultdict(Counter)
     for result, count in results.items():
-        common = result._replace(reason=find_pattern(result.reason or ""))
-        groups[common][result] += count
+        common = result._replace(reason=result.reason and find_pattern(result.reason))
+        groups[common][result] = count
     named: Counter[str] = Counter()
     for common, group in groups.items():
         named[name_result(common if len(group) > 1 else next(iter(group)), kinds)] += group.total()
     shown = sorted(named.items(), key=lambda each: (-each[1], each[0]))[:_RESULTS]
-    if len(named) == 1 and shown[0][1] == total:
-        name = shown[0][0]
+    if len(named) == 1:
+        [name] = named
         return f"by {name}" if name.startswith("fault") else name
     parts = [f"{count} {'by' if name.startswith('fault') else 'x'} {name}" for name, count in shown]
-    if others := total - sum(count for _, count in shown):
+    if others := named.total() - sum(count for _, count in shown):
         parts.append(counted(others, "other"))
     return ", ".join(parts)
 

@@ -36,7 +36,7 @@ def leases_fail(now: Situation) -> Found | None:
     share = f"{failed} of {counted(calls, 'lease call')}"
     text = f"{_available(now)}, workers leased none in the last minute{_by_operators(now)}: "
     text += f"{share} got none: "
-    return Found(now.due, text + name_results(results, failed, kinds), "warning")
+    return Found(now.due, text + name_results(results, kinds), "warning")
 
 
 def lease_rate(now: Situation) -> Found | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from cloudtasks_api import PULL, RestApi, refused
+from msgspec import convert, to_builtins
 from scenes import LEASE, steps_of
 from tables import each_row
 from werkzeug.test import Client
@@ -84,7 +85,8 @@ def pull(emulator: Emulator) -> Queue:
 
 
 def of(state: ServerState, name: str) -> Progress:
-    return get_queue(state, name).progress
+    """Return the progress of a queue as a client gets it: each field has its type."""
+    return convert(to_builtins(get_queue(state, name).progress), Progress)
 
 
 def shown(state: ServerState, name: str) -> tuple[str | None, str]:
@@ -124,6 +126,12 @@ class Steps:
     def add(self, name: str, count: int = 1, delay: float = 0, tag: str | None = None) -> None:
         eta = self.state.emulator.clock.now() + timedelta(seconds=delay)
         self.queue(name).add_many([NewTask(eta=eta, tag=tag)] * count)
+
+    def add_limited(self, delay: float) -> None:
+        """Add a task with a limit of its own to retries."""
+        eta = self.state.emulator.clock.now() + timedelta(seconds=delay)
+        request = HttpRequest("/mail", retry=RetryParameters(task_retry_limit=1))
+        self.queue("push").add(eta=eta, request=request)
 
     def end(self, status: int, *words: object, backoff_seconds: float = 40) -> None:
         """Add a task of which one attempt ends with a status, and a reason."""
@@ -192,6 +200,11 @@ advance 2s --deliver` sends all; its only attempt in the last minute failed: sta
 add push 1 300; pause push; jump 61 -> paused 0, not due 1: warning
 it is paused; nothing is due: its only task is due in 3 min 59 s
 
+end 500; add push 1 300 -> failing 1, retrying 1, not due 1: error
+its only attempt in the last minute failed: status 500; 1 task waits for its next attempt in 40 s
+(`pullqueue clock advance 40s --deliver`); nothing is due: its only scheduled task is due in 5 min
+(`pullqueue clock advance 300s --deliver`)
+
 late 500; pause push -> paused 0, failing 1, not due 1: error
 it is paused; its only attempt in the last minute failed: status 500; nothing is due: its only
 task is due in 10 min
@@ -211,9 +224,23 @@ add push; take 5; pause push -> paused 1: warning
 it is paused: 1 due task waits until it is resumed, then `pullqueue clock advance 1s --deliver`
 sends it
 
+add push; take 5; end 500 -> failing 1, rate 1: error
+its only attempt in the last minute failed: status 500; 1 due task waits for the rate of 5/s:
+`pullqueue clock advance 1s --deliver` sends this; 1 more is retried later
+
 end 0 connection refused; end 0 connection refused -> no response 2, retrying 2: error
 the app does not respond (connection refused): all 2 attempts failed in the last minute; 2 tasks
 wait for their next attempt, the first in 40 s (`pullqueue clock advance 40s --deliver`)
+
+end 0 127.0.0.1:9: connection refused; add_limited 60 -> no response 1, retrying 1, not due 1: error
+the app does not respond (127.0.0.1:9: connection refused): its only attempt in the last minute
+failed: start what listens at 127.0.0.1:9, or `pullqueue push-to URL` (retries have no limit); 1
+task waits for its next attempt in 40 s (`pullqueue clock advance 40s --deliver`); nothing is due:
+its only scheduled task is due in 1 min (`pullqueue clock advance 60s --deliver`)
+
+end 0 -> no response 1, retrying 1: error
+the app does not respond (no reason is known): its only attempt in the last minute failed; 1 task
+waits for its next attempt in 40 s (`pullqueue clock advance 40s --deliver`)
 
 end 0 refused; end 0 timed out -> no response 2, retrying 2: error
 the app does not respond: all 2 attempts failed in the last minute: 1 x no response (refused), 1 x
@@ -305,6 +332,13 @@ add pull; lease 1 300 -> leased 1: info
 add pull 2; lease 2 300 -> leased 2: info
 2 tasks are leased, none is available: the first lease ends in 5 min (`pullqueue clock advance
 300s`)
+
+add pull; lease 1 300; add pull 1 30 -> leased 1, not due 1: info
+1 task is leased, none is available: its lease ends in 5 min (`pullqueue clock advance 300s`);
+nothing is due: its only scheduled task is due in 30 s (`pullqueue clock advance 30s`)
+
+add pull; lease 1 300; pause pull -> paused 0: warning
+it is paused
 """
 """What happened -> the causes with their counts: the severity, and below it the sentence."""
 
@@ -415,7 +449,10 @@ def test_a_task_without_an_address_is_kept_and_says_what_to_do(
 def test_tasks_of_which_some_are_kept_are_counted(
     emulator: Emulator, clock: ManualClock, push: Queue
 ) -> None:
-    """The server knows where one goes that has an address of its own."""
+    """The server knows where one goes that has an address of its own.
+
+    Of more than 100 due tasks it looks at the first 10.
+    """
     state = ServerState(emulator, push_to=PushAddresses())
     push.add(eta=clock.now() + timedelta(minutes=5))
     kept = f"kept, not delivered: {PUSH_TO} {DEFAULT}`"
@@ -423,9 +460,15 @@ def test_tasks_of_which_some_are_kept_are_counted(
     assert of(state, "push").text == f"tasks are {kept}{when}"
     insert(push, [NewTask(request=HttpRequest(LOCAL))], absolute_urls=True)
 
-    for is_are in ("1 of 2 tasks is", "2 of 3 tasks are"):
-        push.add()
-        assert of(state, "push").text == f"{is_are} {kept}"
+    for added, count, some in (
+        (1, 1, "1 of 2 tasks is"),
+        (1, 2, "2 of 3 tasks are"),
+        (97, 99, "99 of 100 tasks are"),
+        (1, 9, "some tasks are"),
+    ):
+        push.add_many([NewTask()] * added)
+        [cause] = of(state, "push").causes
+        assert (cause.text, cause.count, cause.severity) == (f"{some} {kept}", count, "warning")
 
 
 def test_the_address_of_a_queue_with_a_target_is_named(emulator: Emulator, push: Queue) -> None:
@@ -515,8 +558,8 @@ def test_a_fault_is_named_with_what_it_has_caused(
     state: ServerState, faults: list[int | None], text: str, push: Queue
 ) -> None:
     set_fault(state, parse_body({"kind": "fail", "call": "attempt"}, NewFault))
-    for fault in faults:
-        attempt(push, 500, "no mail", fault=fault)
+    for place, fault in enumerate(faults):
+        attempt(push, 500 + place, "no mail", fault=fault)
     attempt(push, 200)
 
     assert of(state, "push").text.startswith(text)
@@ -706,4 +749,4 @@ def test_a_queue_that_is_slowed_down_shows_its_rate_and_why(state: ServerState, 
         "targets also 429 and 5xx; 1 task waits for its next attempt"
     )
     [slowed] = [each for each in of(state, name).causes if each.reason == "slowed"]
-    assert slowed.severity == "warning"
+    assert (slowed.count, slowed.severity) == (0, "warning")

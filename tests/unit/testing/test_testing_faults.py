@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from google.api_core.exceptions import (
     DeadlineExceeded,
+    GoogleAPIError,
     InternalServerError,
     PermissionDenied,
     ResourceExhausted,
@@ -94,12 +95,20 @@ def faults(emulator: Emulator) -> Faults:
         ({"every": 3}, "..x..x"),
         ({"after": 1, "every": 2, "times": 2}, "..x.x."),
         ({"queues": ["limited"]}, "......"),
+        # The first number of the random sequence, which has to be less.
+        ({"probability": 0.8444218515250481, "times": 1}, ".x...."),
         ({"queues": ("limited", "work"), "times": 1}, "x....."),
     ],
 )
 def test_after_every_times_and_queues_narrow_a_fault(
-    faults: Faults, queue: Queue, when: dict[str, object], marks: str
+    monkeypatch: pytest.MonkeyPatch,
+    faults: Faults,
+    queue: Queue,
+    when: dict[str, object],
+    marks: str,
 ) -> None:
+    """Where the SDK is not loaded, too."""
+    monkeypatch.delitem(sys.modules, "pullqueue.sdk.rpcs", raising=False)
     with faults.fail("lease_tasks", TransientError, **when):  # type: ignore[arg-type]
         assert outcomes(queue, 6) == marks
 
@@ -239,6 +248,7 @@ def test_a_call_whose_answer_is_lost_is_done(faults: Faults, queue: Queue) -> No
         (taskqueue.TaskLeaseExpiredError, TaskLeaseExpiredError, INJECTED),
         (taskqueue.TaskLeaseExpiredError("no luck"), TaskLeaseExpiredError, "^no luck$"),
         (taskqueue.TombstonedTaskError, TombstonedTaskError, INJECTED),
+        (taskqueue.UnknownQueueError, UnknownQueueError, INJECTED),
         (NOT_OF_PULLQUEUE(9, "denied"), NOT_OF_PULLQUEUE, "denied"),
         # By the status of gRPC, or by the class of Google's clients.
         ("UNAVAILABLE", TransientError, INJECTED),
@@ -261,8 +271,8 @@ def test_an_error_can_be_named_as_each_interface_knows_it(
         queue.purge()
 
     assert caught.type is raised
-    if given in FACTS:
-        assert vars(caught.value) == FACTS[given]
+    if raised in FACTS:
+        assert vars(caught.value) == FACTS[raised]
 
 
 @pytest.mark.parametrize(
@@ -502,6 +512,7 @@ NOT_AN_ERROR = " is not an error of pullqueue or of .* such as pullqueue\\."
         (fail("add", OSError), TypeError, f"{NOT_AN_ERROR}TransientError$"),
         (fail("add", KeyError("x")), TypeError, f"{NOT_AN_ERROR}TransientError$"),
         (fail("add", OF_ANOTHER), TypeError, f"{NOT_AN_ERROR}InternalError$"),
+        (fail("add", GoogleAPIError), TypeError, f"^GoogleAPIError{NOT_AN_ERROR}TransientError$"),
         (
             lambda faults: faults.lose_response("add", Unauthorized),
             TypeError,
