@@ -71,9 +71,8 @@ class HttpSender:
         immediately before the first byte; where it returns False, nothing is sent.
         """
         deadline = perf_counter() + request.deadline_seconds
-        connection = None
+        connection = self._idle_connection(address.origin)
         try:
-            connection = self._idle_connection(address.origin)
             if connection is None:
                 connection = _connect(address, deadline, self.own_ports)
             self._begin(connection)

@@ -280,6 +280,17 @@ def test_a_refused_connection_is_an_attempt_without_response(sender: HttpSender)
     assert sender.refused == {url: reason}
 
 
+def test_no_more_than_a_thousand_addresses_are_known_to_refuse(sender: HttpSender) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    counts = []
+    for number in range(1_001):
+        send(sender, PUSH, f"http://127.0.{number // 250}.{number % 250 + 1}:{port}")
+        counts.append(len(sender.refused))
+
+    assert counts == [*range(1, 1_001), 1]
+
+
 @pytest.mark.parametrize(
     "script",
     [

@@ -162,23 +162,23 @@ class RuleDocs(NamedTuple):
     """Where the rule comes from."""
 
 
-_SECTION = re.compile(r"^(Bad|Good|Source)(?: \(([^)]*)\))?:(.*)$", re.MULTILINE)
+_SECTION = re.compile(
+    r"^(Bad|Good|Source)(?: \(([^)]*)\))?:(.*?)(?=\n\n(?:Bad|Good|Source)|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 def parse_docs(rule: Rule) -> RuleDocs:
-    """Parse a rule's docstring."""
-    text = inspect.cleandoc(rule.check.__doc__ or "")
-    summary, _, rest = text.partition("\n\n")
-    parts = list(_SECTION.finditer(rest))
-    ends = [part.start() for part in parts[1:]] + [len(rest)]
-    samples = []
-    source = ""
-    for part, end in zip(parts, ends, strict=True):
-        body = inspect.cleandoc(rest[part.end() : end])
-        if part[1] == "Source":
-            source = " ".join(f"{part[3]} {body}".split())
-        else:
-            sample = Sample(good=part[1] == "Good", note=part[2] or "", text=body + "\n")
-            samples.append(sample)
-    why = rest[: parts[0].start()].strip()
-    return RuleDocs(summary=summary, why=why, samples=tuple(samples), source=source)
+    """Parse a rule's docstring, whose last section is its source."""
+    text = inspect.cleandoc(str(rule.check.__doc__))
+    *samples, (_, _, source) = _SECTION.findall(text)
+    summary, _, why = _SECTION.sub("", text).partition("\n\n")
+    return RuleDocs(
+        summary=summary,
+        why=why.strip(),
+        samples=tuple(
+            Sample(good=kind == "Good", note=note, text=inspect.cleandoc(body) + "\n")
+            for kind, note, body in samples
+        ),
+        source=" ".join(source.split()),
+    )
