@@ -133,11 +133,15 @@ def push_task_bytes(emulator: Emulator, size: int) -> bool:
 
 @edge(1000)
 def cloud_tasks_task_bytes(emulator: Emulator, size: int) -> bool:
-    """The whole message as production stores it, whose size a refusal names."""
+    """The whole message as production stores it, whose size a refusal names.
+
+    It has no headers that are not sent.
+    """
+    ignored = {"X-CloudTasks-A": "x" * 1000}
 
     def create(length: int) -> object:
         body = b64encode(b"x" * length).decode()
-        task = {"httpRequest": URL | {"body": body}}
+        task = {"httpRequest": URL | {"body": body, "headers": ignored}}
         return call("CreateTask", parent=f"{LOCATION}/queues/push", task=task)
 
     call = RestApi(Client(create_app(emulator)), version=V2)

@@ -40,7 +40,7 @@ def batch_create_tasks(call: Call) -> Message:
             new[index] = read_new_task(call, queue, request.task)
         except CloudTasksError as error:
             results[index] = error
-    results |= _insert(call, queue, new)
+    results |= _insert(queue, new)
     response = call.message("BatchCreateTasksResponse")
     for index, result in sorted(results.items()):
         if isinstance(result, Task):
@@ -69,14 +69,14 @@ def batch_delete_tasks(call: Call) -> Message:
     return _operation(call, Empty(), failures, len(names), started_usec)
 
 
-def _insert(call: Call, queue: Queue, new: Mapping[int, NewTask]) -> _Results:
+def _insert(queue: Queue, new: Mapping[int, NewTask]) -> _Results:
     """Add tasks at once; one after the other if some of them cannot be added."""
     try:
-        results = insert_tasks(call, queue, list(new.values()))
+        results = insert_tasks(queue, list(new.values()))
     except (InvalidTaskError, DuplicateTaskNameError, OverQuotaError) as error:
         if len(new) == 1:
             return dict.fromkeys(new, as_service_error(error))
-        alone = [_insert(call, queue, {index: task}) for index, task in new.items()]
+        alone = [_insert(queue, {index: task}) for index, task in new.items()]
         return {index: result for each in alone for index, result in each.items()}
     return dict(zip(new, results, strict=True))
 

@@ -150,7 +150,7 @@ def _make_view(method: Method, *, of_firebase: bool = False) -> Callable[..., Re
 
     def view(**parts: str) -> Response:
         service = served(CloudTasks).service
-        queue = service.queue_name(parts.get("location", ""), parts.get("queue", ""))
+        queue = service.queue_name(parts["location"], parts["queue"]) if "queue" in parts else ""
         g.logged = {"method": method.method_id, "queue": queue}
         token = request.args.get("access_token") or request.args.get("oauth_token")
         g.caller = service.authenticate(
@@ -162,7 +162,7 @@ def _make_view(method: Method, *, of_firebase: bool = False) -> Callable[..., Re
         called = method
         if method.name == BUFFER_TASK:
             called = method._replace(verb=request.method)
-            message = _build_buffer_request(method, name, parts.get("task_id", ""))
+            message = _build_buffer_request(method, name, parts.get("task_id"))
         else:
             message = _build_request(method, name)
         if method.name == "CreateQueue":
@@ -173,7 +173,7 @@ def _make_view(method: Method, *, of_firebase: bool = False) -> Callable[..., Re
         numbers, mask = _check_format(), _parse_mask(method)
         response = service.call(called, message, caller=g.caller)
         body = fields.apply_mask(_to_json(response, numbers=numbers), mask)
-        return _to_response(firebase.response(body) if of_firebase else body, 200)
+        return _to_response(firebase.response(body) if of_firebase else body)
 
     return view
 
@@ -198,7 +198,7 @@ def _build_request(method: Method, name: str) -> Message:
     return message
 
 
-def _build_buffer_request(method: Method, queue: str, task_id: str) -> Message:
+def _build_buffer_request(method: Method, queue: str, task_id: str | None) -> Message:
     """Return the request of BufferTask: the body is that of the task, or a BufferTaskRequest."""
     from pullqueue.cloudtasks.messages import message_class  # noqa: PLC0415 - slow to import
 
@@ -279,7 +279,7 @@ def _find_fields(method: Method) -> fields.FieldMask:
     return fields.fields_in(_build_document(VERSIONS[method.version], ""), method.method_id)
 
 
-def _to_response(body: dict[str, Any], status: int) -> Response:
+def _to_response(body: dict[str, Any], status: int = 200) -> Response:
     indented = request.args.get("$prettyPrint", request.args.get("prettyPrint")) != "false"
     return Response(encode(body, indented=indented), status, content_type=JSON_TYPE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -30,6 +31,7 @@ from pullqueue.limits import DAY_SECONDS
 from pullqueue.push.http_sender import is_disconnected
 from pullqueue.push.request import base_headers
 from pullqueue.tasks import (
+    DEFAULT_DEADLINE_SECONDS,
     AttemptRecord,
     HttpRequest,
     NewTask,
@@ -86,13 +88,11 @@ def read_new_task(call: Call, queue: Queue, task: Message) -> NewTask:
         return NewTask(message.payload, name, message.tag or None, eta_usec=eta_usec)
     body, request = _push_request(call, queue, task)
     new = NewTask(body, name, request=request, eta_usec=eta_usec)
-    _check_size(call, queue, new, request, task)
+    _check_size(call, queue, new, task)
     return new
 
 
-def _check_size(
-    call: Call, queue: Queue, new: NewTask, request: HttpRequest, task: Message
-) -> None:
+def _check_size(call: Call, queue: Queue, new: NewTask, task: Message) -> None:
     """Check the size of a push task as it is stored, with all that is added to it.
 
     As production measures it, the host is all that it has of a routing, and the deadline of an App
@@ -101,21 +101,9 @@ def _check_size(
     most = call.emulator.limits.cloud_tasks_task_bytes
     if task.ByteSize() + _ADDED_BYTES <= most:
         return
-    now_usec = queue.now_usec()
     stored = call.message("Task")
     full = replace(call, request=call.message("CreateTaskRequest", response_view=messages.FULL))
-    shown = Task(
-        eta_usec=now_usec if new.eta_usec is None else new.eta_usec,
-        sequence=0,
-        name=new.name or _GENERATED_NAME,
-        queue_name=queue.name,
-        payload=new.payload,
-        tag=None,
-        retry_count=0,
-        enqueued_usec=now_usec,
-        stored_bytes=0,
-        request=request,
-    )
+    shown = new.stored(new.name or _GENERATED_NAME, queue.name, 0, queue.now_usec())
     write_tasks(full, [shown], lambda: stored)
     stored.ClearField("view")
     if stored.HasField("app_engine_http_request"):
@@ -150,12 +138,10 @@ def _new_eta_usec(call: Call, queue: Queue, task: Message) -> int | None:
     return eta_usec
 
 
-def insert_tasks(
-    call: Call, queue: Queue, tasks: Sequence[NewTask]
-) -> list[Task | CloudTasksError]:
+def insert_tasks(queue: Queue, tasks: Sequence[NewTask]) -> list[Task | CloudTasksError]:
     """Add tasks, and return each as it is stored, or why its name cannot be used."""
-    most = call.emulator.limits.cloud_tasks_task_bytes
-    inserted = verbs.insert(queue, tasks, absolute_urls=True, push_task_bytes=most)
+    # Their size has been checked, as production measures it.
+    inserted = verbs.insert(queue, tasks, absolute_urls=True, push_task_bytes=sys.maxsize)
     added = iter(inserted.added)
     results: list[Task | CloudTasksError] = []
     for task in tasks:
@@ -269,13 +255,12 @@ def _method(message: Message, body: bytes, with_body: tuple[str, ...], field: st
 
 
 def _deadline_seconds(call: Call, task: Message, most: int) -> float:
-    default = HttpRequest("/").deadline_seconds
     if not messages.has(task, "dispatch_deadline") or not task.HasField("dispatch_deadline"):
-        return default
+        return DEFAULT_DEADLINE_SECONDS
     duration = task.dispatch_deadline
     seconds = duration.seconds + duration.nanos // 1_000_000 / 1000
     if seconds == 0 and task.HasField("app_engine_http_request"):
-        return default
+        return DEFAULT_DEADLINE_SECONDS
     least, field = call.emulator.limits.min_deadline_seconds, "task.dispatch_deadline"
     if not least <= seconds <= most:
         spans = {"least": texts.format_span(least), "most": texts.format_span(most)}

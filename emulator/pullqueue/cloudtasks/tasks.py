@@ -155,7 +155,7 @@ def run_task(call: Call) -> Message:
 
 
 def _insert(call: Call, task: Message) -> Task:
-    [result] = insert_tasks(call, call.queue, [read_new_task(call, call.queue, task)])
+    [result] = insert_tasks(call.queue, [read_new_task(call, call.queue, task)])
     if isinstance(result, CloudTasksError):
         raise result
     return result

@@ -445,13 +445,19 @@ class TestPolicies:
 def test_a_call_over_rest_is_logged_with_its_method_queue_and_caller(emulator: Emulator) -> None:
     with Server(emulator, acl=True) as server:
         client = Client(create_app(emulator, state=server.state))
-        RestApi(client, server.tokens.issue(WORKER, PLATFORM).text)("GetQueue", name=PULL)
-        logged = server.state.requests.latest()[0]
+        call = RestApi(client, server.tokens.issue(WORKER, PLATFORM).text)
+        call("CreateTask", parent=PULL, task={})
+        call("ListQueues", parent=LOCATION)
+        listed, created = server.state.requests.latest()[:2]
 
-    assert (logged.interface, logged.method, logged.queue, logged.caller) == (
-        *("Cloud Tasks REST", "projects.locations.queues.get"),
+    assert (created.interface, created.method, created.queue, created.caller) == (
+        *("Cloud Tasks REST", "projects.locations.queues.tasks.create"),
         *("pull", WORKER),
     )
+    assert (listed.method, listed.queue) == ("projects.locations.queues.list", "")
+    [event] = emulator.queue("pull").history(created.tasks[0])
+    assert event.origin is not None
+    assert event.origin[:3] == ("Cloud Tasks REST", WORKER, created.number)
 
 
 def test_a_call_over_grpc_is_logged_as_json_with_its_caller(emulator: Emulator) -> None:

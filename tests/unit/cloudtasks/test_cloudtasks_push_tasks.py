@@ -6,12 +6,15 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from cloudtasks_api import PUSH, Call, GrpcApi, app_engine, http, refused
+from cloudtasks_api import PUSH, ApiRefused, Call, GrpcApi, RestApi, app_engine, http, refused
 from push_app import push_app, until
+from tables import each_row
+from werkzeug.test import Client
 
 from pullqueue import (
     Emulator,
     HttpRequest,
+    Limits,
     ManualClock,
     RequestToken,
     RetryParameters,
@@ -159,14 +162,46 @@ class TestCreateTask:
             ),
         ],
     )
+    @pytest.mark.parametrize("limits", [Limits(push_task_bytes=1)])
     def test_a_task_is_stored_with_all_parts_of_its_message(
         self, call: Call, emulator: Emulator, task: dict[str, Any], request_: HttpRequest
     ) -> None:
+        """The limit on the size of App Engine's own push tasks is not for them."""
         shown = create(call, task)
 
         [stored] = emulator.queue("push").list_tasks()
         assert stored.request == request_
         assert shown.get("retryConfig") == task.get("retryConfig")
+
+    @pytest.mark.parametrize("limits", [Limits(cloud_tasks_task_bytes=1)])
+    @each_row(
+        ("version", "task", "size"),
+        [
+            (V2, http(), 164),
+            (V2, http(body=BODY), 170),
+            (V2, http(headers={"X-CloudTasks-A": "ignored"}), 164),
+            (V2, http() | {"name": ONE}, 147),
+            (V2, http() | {"scheduleTime": "2026-01-02T00:00:00Z"}, 164),
+            (V2, http() | {"scheduleTime": "2026-01-02T00:00:00.5Z"}, 170),
+            (V2, http() | {"dispatchDeadline": "600s"}, 164),
+            (V2, app_engine(), 205),
+            (V2, app_engine(appEngineRouting={"service": "s"}), 197),
+            (V2, app_engine() | {"dispatchDeadline": "600s"}, 210),
+            (V2BETA2, {"appEngineHttpRequest": {"relativeUrl": "/mail"}}, 205),
+        ],
+    )
+    def test_a_task_that_is_too_large_is_refused_with_its_size(
+        self, *, client: Client, version: Version, task: dict[str, Any], size: int
+    ) -> None:
+        """As it would be stored: with a name, times, headers, and what it has for its target."""
+        with pytest.raises(ApiRefused) as too_large:
+            RestApi(client, version=version)("CreateTask", parent=PUSH, task=task)
+
+        assert str(too_large.value) == (
+            f"INVALID_ARGUMENT: Task size too large (the task has {size} bytes with its name, "
+            "times and headers; the maximum is 1: store the data elsewhere and put a reference in "
+            "the task)"
+        )
 
 
 def reason(text: str) -> dict[str, str]:

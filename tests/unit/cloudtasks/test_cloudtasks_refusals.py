@@ -95,7 +95,12 @@ APP_ENGINE, HTTP = "task.app_engine_http_request", "task.http_request"
 """The fields of a request, as messages name them."""
 EMAIL = {"serviceAccountEmail": "worker@app.iam.gserviceaccount.com"}
 BODY = b64encode(b"work").decode()
-LATEST = r".*schedule_time is 2026-01-31T00:00:01.*; the latest is 2026-01-31T.*, 30 days"
+TOO_FAR = (
+    r"The Task\.scheduleTime, 2026-01-30T16:00:01-08:00, is too far in the future\. Schedule time "
+    r"must be no more than 720h in the future\. \(task\.schedule_time is "
+    r"2026-01-31T00:00:01\+00:00; the latest is 2026-01-31T00:00:00\+00:00, 30 days from now\)$"
+)
+DEADLINE = r"Task\.dispatchDeadline must be between \[15s, 30m\]\. \(task\.dispatch_deadline is"
 refuse(
     V2BETA2,
     "CreateTask",
@@ -139,12 +144,12 @@ refuse(
             *(
                 (
                     http() | {"dispatchDeadline": text},
-                    "task.dispatch_deadline is .*: use 15 to 1800",
+                    rf"{DEADLINE} {float(text[:-1])} seconds: use 15 to 1800\)$",
                 )
                 for text in ("0s", "14.9s", "1800.001s")
             ),
             (app_engine() | {"dispatchDeadline": "86416s"}, "seconds: use 15 to 86415"),
-            (http() | {"scheduleTime": "2026-01-31T00:00:01Z"}, LATEST),
+            (http() | {"scheduleTime": "2026-01-31T00:00:01Z"}, TOO_FAR),
             (http() | {"retryConfig": {"maxAttempts": -2}}, "task.retry_config.max_attempts is -2"),
         )
     ),

@@ -254,14 +254,12 @@ def test_a_second_field_of_a_oneof_is_refused() -> None:
     assert (
         violations("CreateTask", {"task": {"appEngineHttpRequest": None, "httpRequest": url}}) == []
     )
-    [(field, text)] = violations(
-        "CreateTask", {"task": {"appEngineHttpRequest": app, "httpRequest": url}}
-    )
-    assert field == "task"
-    assert text == (
-        "Invalid value at 'task' (oneof), oneof field 'message_type' is already set. Cannot set "
-        "'httpRequest'"
-    )
+    second = "oneof field 'message_type' is already set. Cannot set 'httpRequest'"
+    task = {"app_engine_http_request": app, "httpRequest": url, "path": 1}
+    assert violations("CreateTask", {"task": task}) == [
+        ("task", f"Invalid value at 'task' (oneof), {second}"),
+        ("task", f"{PAYLOAD} Unknown name \"path\" at 'task': Cannot find field."),
+    ]
 
 
 END = "\n\n^"
