@@ -170,7 +170,7 @@ class _Reader:
         name = f"job {number}"
         self._check_keys(section, _JOB_KEYS, of=name)
         url = self._read(section, "url", _url)
-        schedule = self._read(section, "schedule", lambda each: parse_schedule(each.text))
+        schedule = self._read(section, "schedule", _schedule)
         zone = self._read(section, "timezone", _zone)
         description = self._read(section, "description", _description)
         target = self._read(section, "target", _target)
@@ -187,8 +187,8 @@ class _Reader:
         return CronJob(
             number=number,
             url=url,
-            schedule=schedule,
-            schedule_text=self._read(section, "schedule", lambda each: each.text) or "",
+            schedule_text=schedule[0],
+            schedule=schedule[1],
             description=description or "",
             zone=zone or UTC,
             target=target,
@@ -247,6 +247,10 @@ def _url(scalar: Scalar) -> str:
     if not re.fullmatch(r"/[!-~]*", scalar.text):
         raise ValueError("use a path of the app, such as /tasks/summary")
     return scalar.text
+
+
+def _schedule(scalar: Scalar) -> tuple[str, Schedule]:
+    return scalar.text, parse_schedule(scalar.text)
 
 
 def _zone(scalar: Scalar) -> tzinfo:

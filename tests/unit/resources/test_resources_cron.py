@@ -113,7 +113,7 @@ def test_a_job_is_requested_when_it_is_due(serve: Serve, app: PushApp) -> None:
     }
     [logged] = cron.client.get("/requests?method=cron").body["requests"]
     assert (logged["method"], logged["path"]) == ("cron /tasks/sum", "/tasks/sum")
-    assert logged["queue"] == ""
+    assert (logged["queue"], logged["tasks"], logged["client"]) == ("", [], app.url)
     assert (logged["status"], logged["milliseconds"] < 60_000) == (200, True)
 
 
@@ -278,6 +278,8 @@ def test_an_interval_begins_when_the_run_has_ended(
     clock.advance(600)
     until(lambda: app.received)
     assert cron.jobs()[0]["running"]
+    # The end of the process waits for none of them.
+    assert all(each.daemon for each in threading.enumerate() if "pullqueue cron" in each.name)
     clock.advance(300)
     app.released.set()
     cron.settle()
@@ -334,6 +336,8 @@ def test_a_job_that_cannot_begin_is_not_running(
     start = threading.Thread.start
 
     def start_no_job(thread: threading.Thread) -> None:
+        if thread.name == "pullqueue cron":
+            clock.advance(3600)  # the job is due at the first look
         if thread.name == "pullqueue cron 1" and len(refusals) < 3:
             refusals.append(thread)
             raise RuntimeError(text)
@@ -342,7 +346,6 @@ def test_a_job_that_cannot_begin_is_not_running(
     refusals: list[threading.Thread] = []
     monkeypatch.setattr(threading.Thread, "start", start_no_job)
     cron = serve(HOURLY)
-    clock.advance(3600)
     until(lambda: refusals)
     assert not cron.jobs()[0]["running"]
     cron.settle()
