@@ -76,7 +76,6 @@ class GrpcServer:
             self._workers,
             handlers=handlers,
             options=[
-                ("grpc.max_send_message_length", -1),
                 ("grpc.max_receive_message_length", find_service("").request_bytes),
                 ("grpc.so_reuseport", 0),
             ],
@@ -207,7 +206,7 @@ def compute_deadline_usec(remaining_seconds: float | None) -> int:
     """
     if remaining_seconds is None or remaining_seconds > _LONGEST_SECONDS:
         return _LONGEST_SECONDS * USEC_PER_SECOND
-    step_usec = USEC_PER_SECOND // (10 if remaining_seconds > 1 else 100)
+    step_usec = 100_000 if remaining_seconds > 1 else 10_000
     return math.ceil(remaining_seconds * USEC_PER_SECOND / step_usec) * step_usec
 
 

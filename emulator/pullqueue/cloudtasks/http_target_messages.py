@@ -25,8 +25,6 @@ def read_http_target(message: Message, *, headers_bytes: int) -> HttpTarget | No
     Raises:
         CloudTasksError: INVALID_ARGUMENT: a value is not valid.
     """
-    if not message.ByteSize():
-        return None
     uri = message.uri_override
     headers = tuple((each.header.key, each.header.value) for each in message.header_overrides)
     _check_headers(headers, headers_bytes)

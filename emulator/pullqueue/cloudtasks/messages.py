@@ -184,7 +184,7 @@ def parse_page(
     if not token:
         return size, None
     try:
-        start = position.fullmatch(b64decode(token, validate=True).decode("ascii"))
+        start = position.fullmatch(b64decode(token, validate=True).decode())
     except ValueError:
         start = None
     if start is None:

@@ -6,6 +6,8 @@ import re
 import socket
 import threading
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -194,6 +196,17 @@ def test_a_port_in_use_is_reported_with_what_to_do(emulator: Emulator, server: S
         elsewhere.start_grpc()
 
 
+def test_twenty_calls_are_answered_at_once(grpc_api: GrpcApi, emulator: Emulator) -> None:
+    barrier = threading.Barrier(20)
+    purge = partial(barrier.wait, 20)
+    emulator.queue("pull").purge = purge  # type: ignore[method-assign]
+
+    with ThreadPoolExecutor(20) as callers:
+        answers = list(callers.map(lambda _: grpc_api("PurgeQueue", name=PULL), range(20)))
+
+    assert [answer["name"] for answer in answers] == [PULL] * 20
+
+
 def test_a_server_stops_while_clients_are_connected(server: Server, grpc_api: GrpcApi) -> None:
     grpc_api("GetQueue", name=PULL)
     [request] = server.state.requests.latest()
@@ -302,7 +315,15 @@ def test_a_fault_answers_with_the_text_of_its_error(
 
 @each_row(
     ("remaining", "deadline"),
-    [(9.999105, 10), (59.95, 60), (12.4999, 12.5), (0.2493, 0.25), (1e12, 1e9), (None, 1e9)],
+    [
+        (9.999105, 10),
+        (59.95, 60),
+        (12.4999, 12.5),
+        (1.2493, 1.3),
+        (0.2493, 0.25),
+        (1e12, 1e9),
+        (None, 1e9),
+    ],
 )
 def test_what_a_call_took_on_its_way_is_not_taken_from_its_deadline(
     remaining: float | None, deadline: float

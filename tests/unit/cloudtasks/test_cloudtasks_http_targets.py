@@ -130,8 +130,9 @@ def test_each_part_of_a_url_is_overridden(target: HttpTarget, url: str, expected
 def test_paths_and_queries_are_encoded(call: Call, emulator: Emulator) -> None:
     """Neither can add a header to the request."""
     path, query = {"path": "/a b\r\nX: 1#é"}, {"queryParams": "q=1 2"}
-    create(call, uriOverride={"host": "b.net", "pathOverride": path, "queryOverride": query})
-    add(call, "https://a.net")
+    uri = {"scheme": "HTTPS", "host": "b.net", "pathOverride": path, "queryOverride": query}
+    create(call, uriOverride=uri)
+    add(call, "http://a.net")
 
     [attempt] = run_tasks(emulator, send=lambda _: 200)
 
@@ -191,6 +192,16 @@ class TestDelivery:
 
         assert attempt.request.url == "https://new.example.com/x"
         assert shown["httpRequest"]["url"] == "https://old.example.com/x"
+
+    def test_a_queue_that_overrides_nothing_sends_a_url_as_it_is(
+        self, call: Call, emulator: Emulator
+    ) -> None:
+        create(call, uriOverride={})
+        add(call, "https://old.example.com/x?")
+
+        [attempt] = run_tasks(emulator, send=lambda _: 200)
+
+        assert attempt.request.url == "https://old.example.com/x?"
 
     def test_app_engine_tasks_are_left_alone(self, call: Call, emulator: Emulator) -> None:
         create(call, **TARGET)

@@ -261,8 +261,11 @@ refuse_queue(
     ("retryConfig.minBackoff", "4000s", r"\(~ is 4000.* and max_backoff is 3600.* seconds:"),
     ("stackdriverLoggingConfig.samplingRatio", 1.5, "~ is 1.5: use 0 to 1"),
     *(
-        ("httpTarget.uriOverride.host", host, "~ is .*: use the name of a host")
-        for host in ("", "a b", "a/b", "a?b", "x@y", "a\r\nb", "a:b")
+        ("httpTarget.uriOverride.host", host, f'~ is "{shown}": use the name of a host')
+        for host, shown in (
+            *(("", ""), ("a b", "a b"), ("a/b", "a/b"), ("a?b", r"a\?b"), ("x@y", "x@y")),
+            *(("a\r\nb", r"a\\r\\nb"), ("a:b", "a:b")),
+        )
     ),
     ("httpTarget.uriOverride.port", "-1", "~ is -1: use 0 to 65535"),
     ("httpTarget.httpMethod", 99, "~ is 99: use a name of HttpMethod"),
