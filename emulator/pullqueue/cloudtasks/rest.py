@@ -127,11 +127,10 @@ def _add_routes(routes: Blueprint, version: Version) -> None:
             rules, verbs = [f"{prefix}/{method.resource}/tasks{each}" for each in suffixes], _VERBS
         for rule in rules:
             routes.add_url_rule(rule, endpoint, view, methods=verbs)
-    for name, verb, path in version.unimplemented:
-        endpoint = f"{version.name} {name}".replace(".", " ")
-        routes.add_url_rule(f"{prefix}/{path}", endpoint, _refuse_method, methods=[verb])
+    for _, verb, path in version.unimplemented:
+        routes.add_url_rule(f"{prefix}/{path}", view_func=_refuse_method, methods=[verb])
     unknown, endpoint = partial(_refuse_path, version), f"{version.name} unknown"
-    for rule in ("", "/", "/<path:path>"):
+    for rule in ("/", "/<path:path>"):
         routes.add_url_rule(f"{prefix}{rule}", endpoint, unknown, methods=_VERBS)
 
 

@@ -74,7 +74,7 @@ def parse_values(values: Mapping[str, Any], message: Message) -> None:
     try:
         ParseDict(values, message)
     except Exception as error:  # noqa: BLE001 - it raises many kinds for odd values, SystemError too
-        raise refusal(Violation("", f"{_PAYLOAD} {error!s:.500}")) from None
+        raise _bad_payload(f"{error!s:.500}") from None
 
 
 def refusal(*violations: Violation) -> CloudTasksError:
@@ -86,19 +86,22 @@ def refusal(*violations: Violation) -> CloudTasksError:
     )
 
 
+def _bad_payload(problem: str) -> CloudTasksError:
+    return refusal(Violation("", f"{_PAYLOAD} {problem}"))
+
+
 def not_json(data: bytes, problem: str) -> CloudTasksError:
     """Return the error for a body that is not JSON, of which `problem` names the byte."""
-    text, place = data.decode("utf-8", "replace"), _BYTE.search(problem)
+    text, place = data.decode(errors="replace"), _BYTE.search(problem)
     what = next((each for part, each in _SENTENCES.items() if part in problem), _UNEXPECTED)
     if place is None:
         # What has no place ends too early, or is too deep to be read to its end.
-        sentence = f"{_describe_end(text)}\n\n^" if what == _UNEXPECTED else what
-        return refusal(Violation("", f"{_PAYLOAD} {sentence}"))
+        return _bad_payload(f"{_describe_end(text)}\n\n^" if what == _UNEXPECTED else what)
     # Of characters that follow the end, this is the second.
     at = int(place[1]) - ("trailing characters" in problem)
     begin = max(at - _SHOWN, 0)
     shown = text[begin : at + _SHOWN]
-    return refusal(Violation("", f"{_PAYLOAD} {what}\n{shown}\n{' ' * (at - begin)}^"))
+    return _bad_payload(f"{what}\n{shown}\n{' ' * (at - begin)}^")
 
 
 def _describe_end(text: str) -> str:
@@ -135,17 +138,14 @@ def _describe_end(text: str) -> str:
 
 def not_an_object() -> CloudTasksError:
     """Return the error for a body of JSON that is not an object."""
-    return refusal(Violation("", f'{_PAYLOAD} Unknown name "": Root element must be a message.'))
+    return _bad_payload('Unknown name "": Root element must be a message.')
 
 
 def unknown_parameter(name: str) -> CloudTasksError:
     """Return the error for a query parameter that is not a field of the request."""
-    return refusal(
-        Violation(
-            "",
-            f'{_PAYLOAD} Unknown name "{name:.100}": Cannot bind query parameter. Field '
-            f"'{name:.100}' could not be found in request message.",
-        )
+    return _bad_payload(
+        f'Unknown name "{name:.100}": Cannot bind query parameter. Field '
+        f"'{name:.100}' could not be found in request message."
     )
 
 

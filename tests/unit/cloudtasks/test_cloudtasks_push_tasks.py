@@ -12,6 +12,7 @@ from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import (
+    AttemptRecord,
     Emulator,
     HttpRequest,
     Limits,
@@ -303,15 +304,18 @@ class TestAttempts:
     def test_a_running_task_keeps_its_schedule_time_and_can_be_deleted(
         self, call: Call, emulator: Emulator, clock: ManualClock
     ) -> None:
+        """Where that was not recorded, the end of the attempt is shown."""
         create(call, http())
         queue = emulator.queue("push")
         [task] = queue.list_tasks()
-        start_attempt(queue, task, lease_seconds=30, attempts=start(task, clock.now_usec()))
+        task = start_attempt(queue, task, lease_seconds=30, attempts=start(task, clock.now_usec()))
 
         shown = call("GetTask", name=ONE)
 
         assert (shown["scheduleTime"], shown["dispatchCount"]) == (NOW, 1)
         assert shown["lastAttempt"] == {"scheduleTime": NOW, "dispatchTime": NOW}
+        start_attempt(queue, task, lease_seconds=30, attempts=AttemptRecord())
+        assert call("GetTask", name=ONE)["scheduleTime"] == "2026-01-01T00:00:30Z"
         assert call("DeleteTask", name=ONE) == {}
 
 

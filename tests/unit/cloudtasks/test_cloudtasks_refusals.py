@@ -113,7 +113,10 @@ refuse(
     *(
         ({"task": task}, text)
         for task, text in (
-            ({}, r"\(queue .* is a push queue: set app_engine_http_request or http_request in the"),
+            (
+                {},
+                r"Task\.payload_type is not set\. \(queue .* is a push queue: set app_engine_http",
+            ),
             (app_engine("mail"), f'{APP_ENGINE}.relative_uri is "mail": it must begin with /'),
             (app_engine("//host"), "must begin with one /"),
             (
