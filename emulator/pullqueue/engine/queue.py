@@ -292,12 +292,11 @@ class Queue(QueueBase):
 
         Leases that expired are not counted, nor what is no longer recorded.
         """
-        last_usec = min(duration_usec(last), LAST_USEC - FIRST_USEC)
-        return self.store.count_events(self.name, last_usec=last_usec)
+        return self.store.count_events(self.name, last_usec=_span_usec(last))
 
     def count_failures(self, *, last: timedelta) -> Counter[AttemptResult]:
         """Return how many attempts failed within the last time span, by their results."""
-        return self.store.count_failures(self.name, last_usec=duration_usec(last))
+        return self.store.count_failures(self.name, last_usec=_span_usec(last))
 
     def flow(self, *, since_usec: int) -> Flow:
         """Return how many events of each kind there were in each minute since a time, in order.
@@ -342,6 +341,11 @@ def walk(
 def lost_payload(task: Task) -> bool:
     """Return whether the payload of an exhausted task was deleted when its queue was purged."""
     return task.stored_bytes != _added_again(task).stored_bytes
+
+
+def _span_usec(last: timedelta) -> int:
+    """Return a time span in microseconds: of what is longer than all years, all years."""
+    return min(duration_usec(last), LAST_USEC - FIRST_USEC)
 
 
 def _added_again(task: Task) -> NewTask:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Thread
 
@@ -137,12 +137,13 @@ def test_a_task_that_may_not_be_leased_stays_until_that_is_attempted(
     start: Start, clock: ManualClock
 ) -> None:
     queue = start(config_of(0)).queue("limited")
-    queue.add(name="one")
+    for name, seconds in (("one", 20), ("two", 10), ("three", 30)):
+        queue.add(name=name, eta=clock.now() + timedelta(seconds=seconds))
     clock.advance(3600)
     before = queue.fetch_statistics().tasks
 
-    assert (before, queue.lease_tasks(60, 1)) == (1, [])
-    assert [task.name for task in queue.exhausted] == ["one"]
+    assert (before, queue.lease_tasks(60, 2)) == (3, [])
+    assert [task.name for task in queue.exhausted] == ["one", "two"]
 
 
 def exhaust(queue: Queue, clock: ManualClock, **payloads: bytes) -> None:
@@ -326,10 +327,14 @@ def test_events_are_counted_by_minute(queue: Queue, clock: ManualClock) -> None:
     assert queue.flow(since_usec=-(2**70)) == flow
 
 
-def test_a_time_span_may_have_any_length_and_a_page_any_position(queue: Queue) -> None:
+def test_a_time_span_may_have_any_length_and_a_page_any_position(start: Start) -> None:
+    clock = ManualClock(datetime.min.replace(tzinfo=UTC))
+    queue = start(clock=clock).queue("pull")
     queue.add(name="one")
+    clock.advance(timedelta(days=365 * 9990))
 
     assert queue.count_events(last=timedelta.max) == {EventKind.ADDED: 1}
+    assert queue.count_failures(last=timedelta.max) == {}
     for far in (2**63, 2**70):
         assert queue.list_tasks(after=(far, far)) == []
         assert [task.name for task in queue.list_tasks(after=(-far, -far))] == ["one"]
@@ -588,6 +593,9 @@ def test_any_store_restores_what_another_exported(emulator: Emulator, clock: Man
         queue.add(name="n0")
     clock.advance(10)
     assert [task.retry_count for task in limited.lease_tasks(10, 1)] == [2]
+    emulator.restore(emulator.export())
+    clock.advance(300)
+    assert [task.name for task in limited.exhausted] == ["gone", "held"]
 
 
 @pytest.mark.parametrize("group_by_tag", [False, True], ids=["first", "oldest tag"])
