@@ -324,9 +324,9 @@ def count_leases(
         leased, expired, first_usec, until_usec, expired_usec = counts.get(client, ClientLeases())
         if current := [eta for eta in found if eta > now_usec]:
             first_usec = usec
-            until_usec = max(*current, until_usec or 0)
+            until_usec = max(*current, until_usec or current[0])
         if ended := [eta for eta in found if eta <= now_usec]:
-            expired_usec = max(*ended, expired_usec or 0)
+            expired_usec = max(*ended, expired_usec or ended[0])
         leased, expired = leased + len(current), expired + len(ended)
         counts[client] = ClientLeases(leased, expired, first_usec, until_usec, expired_usec)
     return counts

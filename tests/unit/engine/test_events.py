@@ -120,3 +120,5 @@ def test_each_client_has_the_leases_that_it_began_or_renewed_last() -> None:
         "": ClientLeases(expired=2, expired_usec=100),
     }
     assert etas == {"never": 10}
+    before_1970 = count_leases([(-90, EventKind.LEASED, "ab", None)], {"a": -60, "b": -80}, -70)
+    assert before_1970[""][3:] == (-60, -80)
