@@ -5,6 +5,7 @@ from __future__ import annotations
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
 from pullqueue.engine.queue_base import QueueBase
 from pullqueue.errors import is_expected_error
+from pullqueue.limits import DAY_SECONDS
 from pullqueue.tasks import AttemptRecord, Task
 
 __tracebackhide__ = is_expected_error
@@ -65,5 +66,5 @@ def finish_attempt(
 def _pause_usec(queue: QueueBase, seconds: float) -> int:
     """Return a duration from now on in microseconds; it ends before the year 10000."""
     # A day less than there is: the store reads the clock again, which has moved on.
-    longest_usec = LAST_USEC - 86_400 * USEC_PER_SECOND - queue.clock.now_usec()
+    longest_usec = LAST_USEC - DAY_SECONDS * USEC_PER_SECOND - queue.clock.now_usec()
     return int(max(0, min(seconds * USEC_PER_SECOND, longest_usec)))

@@ -188,7 +188,10 @@ class Emulator:
         its location: until they are resumed.
         """
         resume = config.resume_paused_queues is not False
-        self._configure(config, resume=resume, disable_created=disable_created)
+        self._configure(config, resume=resume)
+        for name, queue in self._queues.items():
+            if disable_created and queue.is_runtime and LOCATED not in name:
+                queue.is_disabled = True
 
     def create_queue(self, settings: QueueSettings) -> Queue:
         """Create a queue at run time, in addition to those of queue.yaml, and return it.
@@ -334,9 +337,7 @@ class Emulator:
         times = (queue.last_lease_end_usec() for queue in self.queues)
         return max((usec for usec in times if usec is not None), default=None)
 
-    def _configure(
-        self, config: QueueConfig, *, resume: bool, disable_created: bool = False
-    ) -> None:
+    def _configure(self, config: QueueConfig, *, resume: bool) -> None:
         listed = config.by_name()
         with self._lock:
             records = self.store.read_queue_records()
@@ -350,8 +351,7 @@ class Emulator:
                     elif record.paused and resume:
                         self.store.change_queue_record(name, paused=False)
             for name, queue in self._queues.items():
-                is_kept = queue.is_runtime and not (disable_created and LOCATED not in name)
-                if name in listed or not is_kept:
+                if name in listed or not queue.is_runtime:
                     queue.is_disabled = name not in listed
                 if name in listed:
                     self._configured(listed[name])

@@ -236,7 +236,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     def start_attempt(
-        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, counted: int = 0
+        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, counted: int
     ) -> Task:
         """Start an attempt to send a push task, due or not, and return the task as it is then.
 
@@ -250,7 +250,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int = 0
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int
     ) -> Task:
         """End an attempt; return the task as it is then, or was when it was deleted.
 

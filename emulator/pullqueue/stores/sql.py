@@ -228,7 +228,7 @@ class SqlStore(SqlRecords[S]):
     # -- attempts --------------------------------------------------------------------------------
 
     def start_attempt(
-        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, counted: int = 0
+        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, counted: int
     ) -> Task:
         kind, size = EventKind.ATTEMPT_STARTED, 0 if counted else 1
         return self._move_attempt(task, lease_usec, kind, attempts, size=size, started=counted or 1)
@@ -238,7 +238,7 @@ class SqlStore(SqlRecords[S]):
 
     @retried
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int = 0
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int
     ) -> Task:
         size = 0 if counted else 1
         if not attempts.succeeded and backoff_usec is not None:

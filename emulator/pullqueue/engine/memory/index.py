@@ -77,11 +77,8 @@ class OrderedIndex(Generic[Entry]):
         position = bisect_left(self._lasts, key)
         if position == len(self._chunks):
             return 0
-        chunks, chunk = self._chunks, self._chunks[position]
-        before = bisect_left(chunk, key)
-        if position < len(chunks) // 2:  # count the fewer chunks
-            return self._size - before - sum(map(len, islice(chunks, position)))
-        return len(chunk) - before + sum(map(len, islice(chunks, position + 1, None)))
+        before = bisect_left(self._chunks[position], key)
+        return sum(map(len, islice(self._chunks, position, None))) - before
 
     def add(self, run: Sequence[Entry]) -> None:
         """Add entries that are sorted and not in the index."""
@@ -136,7 +133,7 @@ def _insert(chunk: list[Entry], run: Sequence[Entry]) -> None:
         chunk[place:place] = run
     else:
         for entry in run:
-            insort(chunk, entry, place)
+            insort(chunk, entry)
 
 
 def _delete(chunk: list[Entry], run: Sequence[Entry]) -> None:
@@ -148,8 +145,7 @@ def _delete(chunk: list[Entry], run: Sequence[Entry]) -> None:
         del chunk[place:end]
         return
     for entry in run:
-        place = bisect_left(chunk, entry, place)
-        del chunk[place]
+        del chunk[bisect_left(chunk, entry)]
 
 
 class TaskIndex:
@@ -268,12 +264,13 @@ class TaskIndex:
 
     def last_lease_end_usec(self, now_usec: int) -> int | None:
         """Return the end of the current lease or attempt that ends last, or None."""
-        found = list(islice(reversed(self._of_state(TaskState.RUNNING)), 1))
+        found = [next(reversed(self._of_state(TaskState.RUNNING)), None)]
         others = (self._scheduled, *self._attempted.values())
         if self._all.count_after(now_usec) > sum(index.count_after(now_usec) for index in others):
             leased = (task for task in reversed(self._all) if task.retry_count and not task.request)
             found.append(next(leased))
-        return max((task.eta_usec for task in found if task.eta_usec > now_usec), default=None)
+        ends = [task.eta_usec for task in found if task is not None]
+        return max((usec for usec in ends if usec > now_usec), default=None)
 
 
 def _scheduled(run: Iterable[Task]) -> list[Task]:

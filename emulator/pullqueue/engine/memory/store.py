@@ -132,7 +132,7 @@ class MemoryStore(store.TaskStore):
             queue.remove([task], EventKind.DELETED, now_usec, origin=current_origin())
 
     def start_attempt(
-        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, counted: int = 0
+        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, counted: int
     ) -> Task:
         with self._lock:
             queue, now_usec = self._now(task.queue_name)
@@ -157,7 +157,7 @@ class MemoryStore(store.TaskStore):
             return renewed
 
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int = 0
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int
     ) -> Task:
         kind, result, origin = EventKind.ATTEMPT_FAILED, attempts.result, current_origin()
         with self._lock:
