@@ -141,7 +141,11 @@ class TestModify:
         (held,) = queue.lease_tasks(60, 1)
         with pytest.raises(
             TaskLeaseExpiredError,
-            match="caller: its lease ends at another time than the one given; if you",
+            match=(
+                "caller: its lease ends at another time than the one given; if you extended it, "
+                "pass the task that was returned then, and if another worker has leased it since, "
+                r"leave it to that worker$"
+            ),
         ):
             queue.modify_task_lease(expired, 60)
         released = queue.modify_task_lease(held, 0)

@@ -55,56 +55,90 @@ def test_valid_requests_are_stored_as_given(queue: Queue, request_: HttpRequest)
         ({"url": "/a b"}, 'url is "/a b": it must consist of printable'),
         ({"url": "/a\r\nb"}, "it must consist of printable"),
         ({"url": "/é"}, "without spaces; percent-encode others"),
-        ({"url": "/a#b"}, "it cannot have a fragment"),
+        ({"url": "/a#b"}, 'url is "/a#b": it cannot have a fragment (#)'),
         ({"url": "a"}, 'url is "a": it must begin with one /'),
-        ({"url": "//host/a"}, "it must begin with one /"),
+        ({"url": "//host/a"}, 'url is "//host/a": it must begin with one /'),
         (
             {"url": "http://host/a"},
-            "through the Cloud Tasks API: call create_task of its client, or pass the path alone",
+            (
+                'url is "http://host/a": it must begin with one /; tasks with HTTP targets can '
+                "only be created through the Cloud Tasks API: call create_task of its client, or "
+                "pass the path alone, as for an App Engine target"
+            ),
         ),
-        ({"url": "/" + "u" * 2083}, "url has 2084 characters; the maximum is 2083"),
+        (
+            {"url": "/" + "u" * 2083},
+            "url has 2084 characters; the maximum is 2083: send the data in the payload",
+        ),
         ({"method": "post"}, 'method is "post": use DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT'),
         ({"method": None}, "method is None: use DELETE"),
-        ({"headers": [("a", "b")]}, "pass a tuple of (name, value) pairs"),
-        ({"headers": (["a", "b"],)}, "pass a tuple of name and value"),
+        (
+            {"headers": [("a", "b")]},
+            "headers are [('a', 'b')]: pass a tuple of (name, value) pairs",
+        ),
+        ({"headers": (["a", "b"],)}, "header is ['a', 'b']: pass a tuple of name and value"),
         ({"headers": (("a", b"b"),)}, "pass a tuple of name and value"),
         ({"headers": (("a", "b", "c"),)}, "pass a tuple of name and value"),
-        ({"headers": (("", "b"),)}, 'header name is "": use letters, digits'),
+        (
+            {"headers": (("", "b"),)},
+            'header name is "": use letters, digits and any of !#$%&\'*+-.^_`|~',
+        ),
         ({"headers": (("a:", "b"),)}, 'header name is "a:": use letters, digits'),
         ({"headers": (("a\n", "b"),)}, "header name is"),
         ({"headers": (("a", "b\r\nX-AppEngine-QueueName: c"),)}, "header a is"),
         ({"headers": (("a", "b\0"),)}, "without line breaks and other control characters"),
-        ({"headers": (("a", "€"),)}, 'header a is "€": use characters of ISO 8859-1'),
+        (
+            {"headers": (("a", "€"),)},
+            (
+                'header a is "€": use characters of ISO 8859-1 without line breaks and other '
+                "control characters"
+            ),
+        ),
         (
             {"target": ""},
             'target is "": use a service, version.service or instance.version.service',
         ),
         ({"target": "a/b"}, 'target is "a/b"'),
         ({"target": 5}, "target is 5"),
-        ({"deadline_seconds": 14.9}, "it must be a number of seconds from 15 to 86415"),
+        (
+            {"deadline_seconds": 14.9},
+            "deadline_seconds is 14.9: it must be a number of seconds from 15 to 86415",
+        ),
         ({"deadline_seconds": 86_416}, "deadline_seconds is 86416"),
         ({"deadline_seconds": float("nan")}, "deadline_seconds is nan"),
         ({"deadline_seconds": None}, "deadline_seconds is None"),
         ({"deadline_seconds": True}, "deadline_seconds is"),
-        ({"token": RequestToken("oidc_token", "a@b")}, "and url an absolute URL"),
+        (
+            {"token": RequestToken("oidc_token", "a@b")},
+            ": it must be a RequestToken, and url an absolute URL",
+        ),
         ({"url": "https://x", "token": "t"}, "must begin with one /"),
-        ({"retry": {}}, "pass pullqueue.RetryParameters"),
+        ({"retry": {}}, "retry is {}: pass pullqueue.RetryParameters"),
         (
             {"retry": RetryParameters(task_retry_limit=-1)},
             "retry parameter task_retry_limit is -1: use a whole number from 0 to 2147483647",
         ),
         (
             {"retry": RetryParameters(task_age_limit_seconds=2**63)},
-            "use a whole number from 0 to 9223372036854775807",
+            (
+                "retry parameter task_age_limit_seconds is 9223372036854775808: use a whole number "
+                "from 0 to 9223372036854775807"
+            ),
         ),
         ({"retry": RetryParameters(max_doublings=1.5)}, "max_doublings is 1.5"),  # type: ignore[arg-type]
         (
             {"retry": RetryParameters(max_backoff_seconds=float("inf"))},
-            "max_backoff_seconds is inf",
+            (
+                "retry parameter max_backoff_seconds is inf: use a number from 0 to "
+                "9223372036854775807"
+            ),
         ),
         (
             {"retry": RetryParameters(min_backoff_seconds=2, max_backoff_seconds=1)},
-            "min_backoff_seconds is 2 and max_backoff_seconds is 1: the minimum must not exceed",
+            (
+                "min_backoff_seconds is 2 and max_backoff_seconds is 1: the minimum must not "
+                "exceed the maximum"
+            ),
         ),
     ],
 )
@@ -130,8 +164,13 @@ def test_absolute_urls_are_accepted_where_the_caller_permits_them(queue: Queue, 
     added = verbs.insert(queue, [NewTask(request=HttpRequest(url))], absolute_urls=True).added
 
     assert [task.request for task in added] == [HttpRequest(url)]
-    with pytest.raises(InvalidTaskError, match="it has no host"):
-        verbs.insert(queue, [NewTask(request=HttpRequest("https:///a"))], absolute_urls=True)
+    for refused, rule in (
+        ("http:///a", "it has no host: write one after http:// or https://"),
+        ("https:///a", "it has no host: write one after http:// or https://"),
+        ("ftp://a", "it must begin with one / or http:// or https://"),
+    ):
+        with pytest.raises(InvalidTaskError, match=f'^url is "{refused}": {rule}$'):
+            verbs.insert(queue, [NewTask(request=HttpRequest(refused))], absolute_urls=True)
 
 
 def test_a_get_request_has_no_payload(queue: Queue) -> None:

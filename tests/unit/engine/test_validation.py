@@ -11,6 +11,7 @@ from tables import each_row
 
 from pullqueue import (
     DuplicateTaskNameError,
+    HttpRequest,
     InvalidEtaError,
     InvalidLeaseTimeError,
     InvalidMaxTasksError,
@@ -23,7 +24,7 @@ from pullqueue import (
     TaskTooLargeError,
     TooManyTasksError,
 )
-from pullqueue.clock import to_usec
+from pullqueue.clock import FIRST_USEC, LAST_USEC, to_usec
 from pullqueue.engine import validation
 from pullqueue.text import quoted
 
@@ -50,7 +51,11 @@ def checked(**fields: Any) -> NewTask:
             TaskTooLargeError,
             "^payload has 1048577 bytes; the maximum is 1048576",
         ),
-        ({"name": ""}, InvalidTaskNameError, 'task name is ""'),
+        (
+            {"name": ""},
+            InvalidTaskNameError,
+            '^task name is "": use letters .*, or no name to have one generated$',
+        ),
         ({"name": "a b"}, InvalidTaskNameError, 'task name is "a b": use letters'),
         ({"name": "one\n"}, InvalidTaskNameError, r'task name is "one\\n"'),
         ({"name": b"one"}, InvalidTaskNameError, "task name is b'one'"),
@@ -62,11 +67,12 @@ def checked(**fields: Any) -> NewTask:
         ),
         ({"tag": b"red"}, InvalidTagError, "tag is b'red': it must be text, or None"),
         ({"tag": SURROGATE}, InvalidTagError, "cannot be encoded in UTF-8"),
+        ({"request": HttpRequest("http://a/")}, InvalidTaskError, "^url is .* begin with one /"),
         ({"eta": NOW.replace(tzinfo=None)}, InvalidEtaError, "eta: .* has no time zone"),
         ({"eta": 5}, InvalidEtaError, "eta: 5 is not a datetime"),
         ({"eta": PAST_ALL_YEARS}, InvalidEtaError, "eta: .* outside the years 1 to 9999"),
-        ({"eta_usec": 2**62}, InvalidEtaError, f"^eta is {2**62}: use microseconds since"),
-        ({"eta_usec": -(2**62)}, InvalidEtaError, "in the years 1 to 9999"),
+        ({"eta_usec": LAST_USEC + 1}, InvalidEtaError, f"^eta is {LAST_USEC + 1}: use microsec"),
+        ({"eta_usec": FIRST_USEC - 1}, InvalidEtaError, "in the years 1 to 9999"),
         ({"eta_usec": "5"}, InvalidEtaError, 'eta is "5": use microseconds since 1970'),
         (
             {"eta": NOW + timedelta(days=30, microseconds=1)},
@@ -83,6 +89,12 @@ def test_a_task_that_cannot_be_added_is_refused_with_value_and_rule(
 ) -> None:
     with pytest.raises(error, match=message):
         checked(**fields)
+
+
+def test_an_eta_may_be_the_first_and_the_last_time_of_a_datetime() -> None:
+    etas = [NewTask(eta_usec=usec) for usec in (FIRST_USEC, LAST_USEC)]
+
+    validation.check_new_tasks(etas, LIMITS, lambda: LAST_USEC)
 
 
 @each_row("name", ["", "a b", "x" * 501])
@@ -152,13 +164,14 @@ def test_a_lease_may_end_at_the_last_time_of_a_datetime() -> None:
 
 @each_row("count", [0, -1, 1001, 1.0, "1", None, True])
 def test_a_number_of_tasks_outside_1_to_1000_is_refused(count: object) -> None:
-    with pytest.raises(InvalidMaxTasksError, match="it must be an integer from 1 to 1000"):
+    text = f"max_tasks is {quoted(count)}: it must be an integer from 1 to 1000"
+    with pytest.raises(InvalidMaxTasksError, match=f"^{re.escape(text)}$"):
         validation.check_max_tasks(count, LIMITS)
 
 
 @each_row("count", [-1, 2**63, 1.0, "1", None, True])
 def test_a_number_of_tasks_to_list_is_one_that_there_can_be(count: object) -> None:
-    text = r"limit is .*: it must be an integer, 0 or more"
-    with pytest.raises(InvalidMaxTasksError, match=text):
+    text = f"limit is {quoted(count)}: it must be an integer, 0 or more"
+    with pytest.raises(InvalidMaxTasksError, match=f"^{re.escape(text)}$"):
         validation.check_list_limit(count)
     assert [validation.check_list_limit(count) for count in (0, 2**63 - 1)] == [0, 2**63 - 1]

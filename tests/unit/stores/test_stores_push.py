@@ -237,8 +237,8 @@ def test_a_task_without_retries_left_is_exhausted_and_can_be_requeued(
     assert exhausted.attempts == attempts
     assert queue.exhausted == [exhausted]
     assert (queue.fetch_statistics().exhausted, queue.list_tasks()) == (1, [])
-    steps = [(event.kind, event.status) for event in queue.history("one")][-2:]
-    assert steps == [(EventKind.ATTEMPT_FAILED, 0), (EventKind.EXHAUSTED, None)]
+    steps = [(event.kind, event.status, event.until) for event in queue.history("one")][-2:]
+    assert steps == [(EventKind.ATTEMPT_FAILED, 0, None), (EventKind.EXHAUSTED, None, None)]
     clock.advance(1)
     [again] = queue.requeue(["one"]).added
     assert (again.payload, again.request, again.attempts) == (b"body", REQUEST, AttemptRecord())
@@ -289,6 +289,7 @@ def test_a_task_whose_attempt_nobody_ends_is_due_at_its_end(
     task = started(queue, lease_seconds=10)
     clock.advance(10)
     assert states(queue) == {"available": 1}
+    assert queue.last_lease_end_usec() is None
     assert [event.kind for event in queue.history(task)][-1] is EventKind.ATTEMPT_STARTED
 
     ended(queue, task, backoff_seconds=10**18)

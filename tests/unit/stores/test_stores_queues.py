@@ -33,6 +33,7 @@ from pullqueue.engine import verbs
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import Insertion, Target
 from pullqueue.stores import open_store
+from pullqueue.text import quoted
 
 MADE = QueueSettings(name="made", mode=QueueMode.PULL)
 DAY = timedelta(days=1)
@@ -157,8 +158,13 @@ class TestCreatedQueue:
                 emulator.create_queue(replace(MADE, name=name))
         located = ("q@", "@l", "q@a@b", "q@a/b", "q@" + "l" * 101, "q" * 101 + "@l")
         for name in ("", "a_b", "a b", "x" * 101, "é", *located):
-            with pytest.raises(InvalidQueueNameError, match="letters, digits and hyphens"):
+            with pytest.raises(InvalidQueueNameError) as raised:
                 emulator.create_queue(replace(MADE, name=name))
+            assert raised.value.queue_name == name
+            assert str(raised.value) == (
+                f"invalid queue name {quoted(name)}: use letters, digits and hyphens (1 to 100 "
+                "characters)"
+            )
         for name in ("q@l", "q" * 100 + "@" + "l" * 100):
             assert emulator.create_queue(replace(MADE, name=name)).name == name
 
