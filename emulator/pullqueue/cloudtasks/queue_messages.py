@@ -72,7 +72,7 @@ def read_queue_settings(
     names = {path.partition(".")[0] for path in paths}
     fields = names or {field.name for field in message.DESCRIPTOR.fields}
     changes: dict[str, Any] = {}
-    if "type_" in fields and has(message, "type_"):
+    if "type_" in fields:
         _check_mode(message, before)
     if "task_ttl" in fields:
         changes["task_lifetime_seconds"] = _ttl(message, "task_ttl", 1, MAX_SECONDS)
@@ -134,10 +134,8 @@ def read_target(routing: Message) -> str | None:
 
 def write_routing(message: Message, target: str | None, name: ResourceName) -> None:
     """Write a service, version or instance into a routing, and the host that it leads to."""
-    parts = (target or "").split(".")
-    message.service = parts[-1]
-    message.version = parts[-2] if len(parts) > 1 else ""
-    message.instance = ".".join(parts[:-2])
+    parts = ["", "", *(target or "").rsplit(".", 2)][-3:]
+    message.instance, message.version, message.service = parts
     region = REGION_IDS.get(name.location)
     host = f"{Project.of(name.project).app_id}.{f'{region}.r.' if region else ''}appspot.com"
     message.host = ".".join(filter(None, (*parts, host)))

@@ -74,9 +74,9 @@ def read_retry(message: Message, field: str) -> RetryParameters:
         values[parameter] = seconds + fraction or None
     limit = _attempts(message, field)
     retry = RetryParameters(task_retry_limit=None if limit is None else limit - 1, **values)
-    effective = with_defaults(retry)
-    shortest, longest = effective.min_backoff_seconds, effective.max_backoff_seconds
-    if (shortest or 0) > (longest or 0):
+    shortest = retry.min_backoff_seconds or DEFAULT_MIN_BACKOFF_SECONDS
+    longest = retry.max_backoff_seconds or DEFAULT_MAX_BACKOFF_SECONDS
+    if shortest > longest:
         raise invalid(
             texts.BACKOFF_ORDER,
             advice=f"{field}.min_backoff is {shortest} and max_backoff is {longest} seconds: the "
