@@ -10,6 +10,7 @@ from typing import Final
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullqueue import config as queue_yaml
+from pullqueue.address import DEFAULT_LOCATION
 from pullqueue.cloudtasks import messages, texts
 from pullqueue.cloudtasks.access import check_permission, find_changed_queues
 from pullqueue.cloudtasks.calls import Call, ResourceName
@@ -23,7 +24,7 @@ from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.errors import QueueNameInUseError, UnknownQueueError
-from pullqueue.tasks import queue_id
+from pullqueue.tasks import queue_id, split_queue_name
 
 _MAX_LISTED: Final = 9800
 _POSITION: Final = re.compile(r"[\w.-]{1,500}", re.ASCII)
@@ -112,8 +113,10 @@ def upload_queue_yaml(call: Call) -> Message:
         config = queue_yaml.loads(call.request.http_body.data, **profile)
     except InvalidQueueConfigError as error:
         raise invalid(str(error)) from None
+    own = call.emulator.location or DEFAULT_LOCATION
     for queue in find_changed_queues(call.emulator, config):
-        resource = f"{call.name}/queues/{queue.name}"
+        _, location, name = split_queue_name(queue.name)
+        resource = str(call.name._replace(location=location or own, queue=name))
         check_permission(queue, call.caller, call.method.permission, resource=resource)
     call.emulator.reconfigure(config, disable_created=file is None or not file.keep_created)
     return messages.Empty()
@@ -189,14 +192,14 @@ def _queue_filter(text: str) -> Callable[[Queue], bool]:
     if not text.strip():
         return lambda _queue: True
     match = _FILTER.fullmatch(text.strip())
-    field, operator, value = match.groups() if match else ("", "", "")
-    value = value.strip('"')
-    if field == "name" and operator == ":":
-        return lambda queue: value in queue.name
-    if field == "state" and value in QueueState.__members__:
-        return lambda queue: queue.state.name == value
-    if field in _TARGETS and (operator, value) == (":", "*"):
-        return lambda queue: queue.mode is _TARGETS[field]
+    if match is not None:
+        field, operator, value = match[1], match[2], match[3].strip('"')
+        if field == "name" and operator == ":":
+            return lambda queue: value in queue.name
+        if field == "state" and value in QueueState.__members__:
+            return lambda queue: queue.state.name == value
+        if field in _TARGETS and (operator, value) == (":", "*"):
+            return lambda queue: queue.mode is _TARGETS[field]
     raise invalid_field(
         "filter",
         f'is "{text:.200}": use name:TEXT, state=RUNNING (or PAUSED, DISABLED), pull_target:* or '

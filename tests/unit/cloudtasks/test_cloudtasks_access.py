@@ -220,7 +220,8 @@ class TestAccess:
             assert call_as(WORKER)("UploadQueueYaml", **uploaded(text)) == {}
             assert emulator.config != before or text == QUEUE_YAML
         else:
-            with refused("PERMISSION_DENIED", f'cloudtasks.queues.update on queue "{denied}"'):
+            of = f'cloudtasks.queues.update" for the resource "{LOCATION}/queues/{denied}" '
+            with refused("PERMISSION_DENIED", of):
                 call_as(WORKER)("UploadQueueYaml", **uploaded(text))
             assert emulator.config is before
 
