@@ -276,7 +276,8 @@ def test_an_error_that_apps_do_not_expect_is_logged_once_with_its_advice(
         with pytest.raises(ApiRefused):
             grpc_api(method, **fields)
 
-    advised, without = [record.getMessage() for record in caplog.records]
+    assert {record.name for record in caplog.records} == {"pullqueue.server"}
+    advised, without = caplog.messages
     assert advised.startswith("GetQueue refused, NOT_FOUND: Queue does not exist. If you just ")
     assert advised.endswith('(queue "pus" is not in queue.yaml: did you mean "push"?)')
     assert without.startswith('ListQueues refused, INVALID_ARGUMENT: parent is "projects/app": use')

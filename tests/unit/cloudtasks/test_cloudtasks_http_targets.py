@@ -304,7 +304,11 @@ class TestBufferTask:
 
     def test_a_queue_without_a_url_is_refused(self, call: Call) -> None:
         create(call, httpMethod="PUT")
-        with refused("FAILED_PRECONDITION", "set http_target.uri_override.host"):
+        text = (
+            'queue "made" has no URL for its tasks: set http_target.uri_override.host, by '
+            "CreateQueue or UpdateQueue$"
+        )
+        with refused(f"FAILED_PRECONDITION: {text}"):
             call("BufferTask", queue=MADE)
         with refused("NOT_FOUND", "Queue does not exist"):
             call("BufferTask", queue=f"{LOCATION}/queues/unknown")
@@ -357,7 +361,8 @@ class TestServiceAccounts:
     ) -> None:
         emulator.service_accounts = frozenset({"workers@app.iam.gserviceaccount.com"})
 
-        with refused("PERMISSION_DENIED", "lacks IAM permission"):
+        text = rf'lacks IAM .*\(queue\.http_target\.oidc_token\.service_account_email is "{EMAIL}"'
+        with refused("PERMISSION_DENIED", text):
             create(call, oidcToken=OIDC)
         with refused("NOT_FOUND", ""):
             call("GetQueue", name=MADE)

@@ -27,6 +27,8 @@ from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.request import PushResponse
 from pullqueue.push.retry import conclude, start
+from pullqueue.runtime.state import ServerState
+from pullqueue.server.app import create_app
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import run_tasks
 
@@ -329,6 +331,17 @@ class TestRunTask:
         [attempt] = run_tasks(emulator, send=lambda _: 200)
 
         assert (attempt.task.name, attempt.number) == (ONE.rpartition("/")[2], 1)
+
+    def test_a_task_whose_attempt_has_ended_is_returned_as_it_was(
+        self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        queue, state = emulator.queue("push"), ServerState(emulator, push_to=PushAddresses())
+        monkeypatch.setattr(state, "run_now", lambda task: queue.delete_tasks(task.name))
+        call = RestApi(Client(create_app(emulator, state=state)), version=V2)
+        created = create(call, http())
+
+        assert call("RunTask", name=ONE, responseView="FULL") == created
+        assert queue.list_tasks() == []
 
     def test_a_run_ignores_schedule_time_and_pause(self, emulator: Emulator) -> None:
         """The task is sent at once; after a failure it waits for its retry."""

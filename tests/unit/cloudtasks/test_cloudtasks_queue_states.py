@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from werkzeug.test import Client
 
 from pullqueue import Emulator
 from pullqueue.config.model import QueueConfig
+from pullqueue.runtime.config_file import ConfigFile
+from pullqueue.runtime.state import ServerState
 from pullqueue.server.app import create_app
 
 NOW = "2026-01-01T00:00:00Z"
@@ -65,6 +68,20 @@ class TestUpload:
         with refused("FAILED_PRECONDITION", why):
             call("LeaseTasks", parent=MADE, leaseDuration="60s")
         assert call("ResumeQueue", name=MADE)["state"] == "RUNNING"
+
+    @pytest.mark.parametrize("keep", [False, True])
+    def test_an_upload_to_a_server_with_a_file_does_as_a_reload_of_that(
+        self, tmp_path: Path, emulator: Emulator, *, keep: bool
+    ) -> None:
+        """With its profile, and with what was created kept or not."""
+        file = ConfigFile(tmp_path / "queue.yaml", profile="sdk", keep_created=keep)
+        call = RestApi(Client(create_app(emulator, state=ServerState(emulator, config_file=file))))
+        create(call, pullTarget={})
+        text = TEXT + b"  retry_parameters:\n    task_age_limit: 1d\n"
+
+        call("UploadQueueYaml", appId="app", httpBody={"data": b64encode(text).decode()})
+
+        assert call("GetQueue", name=MADE)["state"] == ("RUNNING" if keep else "DISABLED")
 
     @pytest.mark.parametrize("path", ["api/queue/update", "v2beta2/api/queue/update"])
     def test_an_upload_can_be_the_file_itself(

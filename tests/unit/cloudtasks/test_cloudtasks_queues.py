@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from cloudtasks_api import LOCATION, MADE, PULL, PUSH, Call, GrpcApi, find_method, ids, refused
+from cloudtasks_api import (
+    LOCATION,
+    MADE,
+    PULL,
+    PUSH,
+    Call,
+    GrpcApi,
+    RestApi,
+    app_engine,
+    find_method,
+    ids,
+    refused,
+)
 from tables import each_row
+from werkzeug.test import Client
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.messages import message_class
 from pullqueue.cloudtasks.versions import V2, V2BETA2, V2BETA3, Version
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.push.request import PushResponse
+from pullqueue.runtime.state import ServerState
+from pullqueue.server.app import create_app
 
 LIMITED = f"{LOCATION}/queues/limited"
 TARGET: dict[str, Any] = {"appEngineHttpTarget": {}}
@@ -91,6 +109,20 @@ class TestGetQueue:
         assert call("GetQueue", name=PULL, readMask="stats") == {"name": PULL, "stats": stats}
         push = call("GetQueue", name=PUSH, readMask="stats")
         assert push["stats"] == {"effectiveExecutionRate": 5.0}
+
+    def test_a_server_that_delivers_shows_the_rate_that_it_enforces(
+        self, emulator: Emulator
+    ) -> None:
+        state = ServerState(emulator, push_to=PushAddresses())
+        assert state.delivery is not None
+        running = state.delivery.dispatcher.start(emulator.queue("push").add())
+        assert running is not None
+        state.delivery.dispatcher.finish(running, PushResponse(503))
+        call = RestApi(Client(create_app(emulator, state=state)))
+
+        push = call("GetQueue", name=PUSH, readMask="stats.effectiveExecutionRate")
+
+        assert push["stats"] == {"effectiveExecutionRate": 2.5}
 
     @pytest.mark.parametrize("version", [V2BETA3], ids=["v2beta3"])
     @pytest.mark.parametrize("name", ["pull", "push"])
@@ -214,6 +246,7 @@ class TestListQueues:
         ("text", "found"),
         [
             ("name:pu", ["pull", "push"]),
+            ("name:X", []),
             ('name: "limited"', ["limited"]),
             ("state=RUNNING", ["limited", "pull", "push"]),
             ("state:PAUSED", []),
@@ -271,11 +304,13 @@ class TestCreateQueue:
         # Of a push queue queue.yaml counts the retries, and Cloud Tasks the attempts.
         assert settings.retry_parameters is not None
         assert settings.retry_parameters.task_retry_limit == 0
+        assert call("UpdateQueue", queue={"name": MADE})["retryConfig"]["maxAttempts"] == 100
 
     @in_v2
     @pytest.mark.parametrize(
         ("location", "routing", "host"),
         [
+            ("us-central1", {}, "app.uc.r"),
             ("us-central1", {"service": "worker"}, "worker.app.uc.r"),
             ("us-central1", {"service": "worker", "version": "v1"}, "v1.worker.app.uc.r"),
             (
@@ -290,14 +325,17 @@ class TestCreateQueue:
     def test_a_routing_has_the_host_that_it_leads_to(
         self, call: Call, location: str, routing: dict[str, str], host: str
     ) -> None:
-        """The host names no region that App Engine does not have."""
+        """Its tasks have the same. The host names no region that App Engine does not have."""
         parent = f"projects/app/locations/{location}"
         queue = {"name": f"{parent}/queues/made", "appEngineRoutingOverride": routing}
 
         created = call("CreateQueue", parent=parent, queue=queue)
+        task = call("CreateTask", parent=queue["name"], task=app_engine())
 
-        whole = {"service": "default"} | routing | {"host": f"{host}.appspot.com"}
-        assert created["appEngineRoutingOverride"] == whole
+        service = {"service": "default"} if routing else {}
+        whole = service | routing | {"host": f"{host}.appspot.com"}
+        assert created.get("appEngineRoutingOverride") == (whole if routing else None)
+        assert task["appEngineHttpRequest"]["appEngineRouting"] == whole
 
     @in_v2
     @pytest.mark.parametrize(
@@ -307,6 +345,10 @@ class TestCreateQueue:
             ({"state": "PAUSED", "purgeTime": NOW}, {}),
             ({"rateLimits": {"maxBurstSize": -1}}, {}),
             ({"httpTarget": {}}, {}),
+            (
+                {"retryConfig": {"minBackoff": "3600s"}},
+                {"retryConfig": RETRY | {"minBackoff": "3600s"}},
+            ),
             (
                 {"rateLimits": {"maxDispatchesPerSecond": 0.5}},
                 {"rateLimits": RATES | {"maxDispatchesPerSecond": 0.5, "maxBurstSize": 10}},
@@ -327,10 +369,20 @@ class TestCreateQueue:
         """Of which the names of tasks are reserved for a day."""
         created = create(call, **fields)
 
-        assert emulator.queue("made").settings.tombstone_seconds == 86_400
+        settings = emulator.queue("made").settings
+        assert (settings.tombstone_seconds, settings.acl) == (86_400, None)
         assert created == V2_QUEUE | shown
         assert call("GetQueue", name=MADE) == created
         assert call("UpdateQueue", queue=created) == created
+
+    def test_a_duration_that_json_cannot_have_is_refused(self, grpc_api: GrpcApi) -> None:
+        method = find_method(V2, "CreateQueue")
+        request = message_class("v2", method.request)(parent=LOCATION, queue={"name": MADE})
+        request.queue.retry_config.max_retry_duration.seconds = 315_576_000_001
+
+        text = "queue.retry_config.max_retry_duration is 315576000001 seconds: use 0 to 31557600000"
+        with refused("INVALID_ARGUMENT", f"{text}0$"):
+            grpc_api.send(method, request.SerializeToString())
 
     @pytest.mark.parametrize("version", [V2BETA3], ids=["v2beta3"])
     def test_type_pull_creates_a_pull_queue_in_v2beta3(
@@ -425,13 +477,18 @@ class TestUpdateQueue:
         assert call("GetQueue", name=LIMITED)["retryConfig"] == {"maxAttempts": 2}
 
     @pytest.mark.parametrize("name", ["pull", "limited", "push"])
-    def test_a_mask_of_one_field_changes_no_other(self, call: Call, name: str) -> None:
+    def test_a_mask_of_one_field_changes_no_other(
+        self, call: Call, emulator: Emulator, name: str
+    ) -> None:
         before = call("GetQueue", name=f"{LOCATION}/queues/{name}")
         queue = {"name": before["name"], "tombstoneTtl": "60s", "retryConfig": {"maxAttempts": 9}}
+
+        settings = emulator.queue(name).settings
 
         updated = call("UpdateQueue", queue=queue, updateMask="tombstoneTtl")
 
         assert updated == {**before, "tombstoneTtl": "60s"}
+        assert emulator.queue(name).settings == replace(settings, tombstone_seconds=60)
         assert call("UpdateQueue", queue=updated) == updated
 
     @in_v2

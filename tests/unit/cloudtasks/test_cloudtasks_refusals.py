@@ -12,6 +12,7 @@ from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator
+from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.versions import V2, V2BETA2, V2BETA3, Version
 
 Case = tuple[Version, str, dict[str, Any], str, str]
@@ -246,6 +247,11 @@ refuse_queue(V2BETA2, ("name", MADE, NO_TARGET))
 OTHER = f"{LOCATION}x/queues/made"
 RATE = r"RateLimits\.maxDispatchesPerSecond"
 LESS = f"{RATE} must be less than or equal to 500\\. .*~ is 501.0: use 0 to 500"
+ATTEMPTS = rf"{re.escape(texts.ATTEMPTS)} \(~ is -2: use -1 for no limit, or 1 and more\)$"
+ORDER = (
+    rf"{re.escape(texts.BACKOFF_ORDER)} \(~ is 3600.5 and max_backoff is 3600.0 seconds: the "
+    r"minimum must not exceed the maximum\)$"
+)
 HEADERS = "httpTarget.headerOverrides"
 refuse_queue(
     V2,
@@ -258,10 +264,10 @@ refuse_queue(
         rf"{RATE} cannot be negative\..*~ is -1.0: use 0 or more",
     ),
     ("rateLimits.maxConcurrentDispatches", 5001, "~ is 5001.*: use 0 to 5000"),
-    ("retryConfig.maxAttempts", -2, "~ is -2: use -1 for no limit, or 1 and more"),
+    ("retryConfig.maxAttempts", -2, ATTEMPTS),
     ("retryConfig.maxDoublings", -1, r"RetryConfig.maxDoublings .*\(~ is -1: use 0 or"),
     ("retryConfig.minBackoff", "-0.5s", r"RetryConfig.minBackoff .*\(~ is -1 seconds"),
-    ("retryConfig.minBackoff", "4000s", r"\(~ is 4000.* and max_backoff is 3600.* seconds:"),
+    ("retryConfig.minBackoff", "3600.5s", ORDER),
     ("stackdriverLoggingConfig.samplingRatio", 1.5, "~ is 1.5: use 0 to 1"),
     *(
         ("httpTarget.uriOverride.host", host, f'~ is "{shown}": use the name of a host')
@@ -288,7 +294,7 @@ OF_PULL_QUEUES = "http_target is set, and the queue is a pull queue"
 refuse(
     V2BETA2,
     "UpdateQueue",
-    ({"updateMask": "color"}, "update_mask"),
+    ({"updateMask": "color"}, 'update_mask is "color": use fields of name, .*, stats$'),
     ({}, OF_PULL_QUEUES),
     ({"updateMask": "httpTarget"}, OF_PULL_QUEUES),
     queue={"name": PULL, "httpTarget": {"uriOverride": {"host": "x"}}},

@@ -94,11 +94,12 @@ class TestLeaseTasks:
             (r'tag="say \"hi\" \\"', ["f"]),
             ('tag=say "hi" \\', ["f"]),
             ('tag="say "hi" \\\\"', ["f"]),
+            ('tag="two\\\nlines"', ["h"]),
             ("tag=none", []),
             ("tag=", ["g"]),
             ('tag=""', ["g"]),
             ("tag_function = oldest_tag()", ["a", "c"]),
-            (" ", ["a", "b", "c", "d", "e", "f", "g"]),
+            (" ", ["a", "b", "c", "d", "e", "f", "g", "h"]),
         ],
     )
     def test_filters_lease_tasks_of_one_tag(
@@ -112,6 +113,7 @@ class TestLeaseTasks:
             create(call, name, pullMessage={"tag": tag})
         emulator.queue("pull").add(name="f", tag='say "hi" \\')
         emulator.queue("pull").add(name="g", tag="")
+        emulator.queue("pull").add(name="h", tag="two\nlines")
 
         assert lease(call, filter=text) == names
 
@@ -134,7 +136,11 @@ class TestLeaseTasks:
         for _ in range(5):
             verbs.lease(emulator.queue("pull"), 60, 1)
             lease(call)
-        with refused("RESOURCE_EXHAUSTED", "more than 10 LeaseTasks calls in a second"):
+        problem = (
+            'more than 10 LeaseTasks calls in a second on queue "pull": lease more tasks at a '
+            "time, or wait$"
+        )
+        with refused(f"RESOURCE_EXHAUSTED: {problem}"):
             lease(call)
         clock.advance(1)
 
