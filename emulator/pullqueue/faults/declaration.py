@@ -281,7 +281,7 @@ class Faults:
     def _set(
         self, method: str, arguments: Mapping[str, object], when: When, effect: Effect
     ) -> Fault:
-        call = str(arguments.get("call", CALLS[0]))
+        call = str(arguments.get("call", "lease_tasks"))
         if not (is_of_service := "." in call):
             _check_call(call)
         for name in when.keys() - WHEN.keys():

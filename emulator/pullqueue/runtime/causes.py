@@ -126,8 +126,9 @@ def _shared_slots(now: Situation) -> Found | None:
     if now.limit != "threads" or delivery is None:
         return None
     busy = delivery.dispatcher.counts
-    of = [f"{count} of {quoted(name)}" for name, count in busy.most_common(_QUEUES)]
-    if others := busy.total() - sum(count for _, count in busy.most_common(_QUEUES)):
+    most = sorted(busy.items(), key=lambda each: (-each[1], each[0]))[:_QUEUES]
+    of = [f"{count} of {quoted(name)}" for name, count in most]
+    if others := busy.total() - sum(count for _, count in most):
         of.append(f"{others} of others")
     free = delivery.threads - busy.total()
     keeps = f" and keeps {free} of them for other queues" if free > 0 else ""

@@ -60,7 +60,7 @@ def other_tag(now: Situation) -> Found | None:
     tags = [tag for tag in asked if tag is not None]
     if not tags or len(tags) < len(asked) or len(tags) > _TAGS:
         return None
-    if any(now.queue.list_tasks(1, state=TaskState.AVAILABLE, tag=tag) for tag in tags):
+    if any(now.first(TaskState.AVAILABLE, tag) for tag in tags):
         return None
     names = f"the tag{'' if len(tags) == 1 else 's'} {', '.join(map(quoted, tags))}"
     has = "the available task does not have" if now.due == 1 else f"none of {now.due} available has"

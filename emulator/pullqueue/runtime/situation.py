@@ -275,9 +275,9 @@ class Situation:
         """Whether attempts are under way, and none takes long."""
         return self.running > 0 and not self.is_held_up
 
-    def first(self, state: TaskState) -> Task | None:
-        """Return the first task in a state, by its eta."""
-        return next(iter(self.queue.list_tasks(1, state=state)), None)
+    def first(self, state: TaskState, tag: str | None = None) -> Task | None:
+        """Return the first task in a state, by its eta; with a tag: of those that have it."""
+        return next(iter(self.queue.list_tasks(1, state=state, tag=tag)), None)
 
     def seconds_until(self, usec: int) -> float:
         """Return how long it takes until a time."""

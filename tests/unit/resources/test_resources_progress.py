@@ -37,6 +37,7 @@ from pullqueue.resources.service import set_fault
 from pullqueue.runtime.causes import Cause
 from pullqueue.runtime.fault_registry import NewFault
 from pullqueue.runtime.progress import Progress
+from pullqueue.runtime.sender_threads import SenderThreads
 from pullqueue.runtime.state import ServerState
 from pullqueue.server.app import create_app
 from pullqueue.tasks import RetryParameters
@@ -61,7 +62,7 @@ queue:
 
 @pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
-    return Emulator.from_text(CONFIG, clock=clock)
+    return Emulator.from_text(CONFIG, clock=clock, limits=Limits(leases_per_second=10))
 
 
 def serving(emulator: Emulator) -> ServerState:
@@ -164,6 +165,13 @@ class Steps:
         self.add("pull", count, tag="new")
         self.queue("pull").delete_tasks(self.queue("pull").lease_tasks_by_tag(10, count, "new"))
 
+    def poll(self, calls: int) -> None:
+        for _ in range(calls):
+            lease(self.state)
+
+    def purge(self, name: str) -> None:
+        self.queue(name).purge()
+
     def pause(self, name: str) -> None:
         self.queue(name).pause()
 
@@ -257,6 +265,9 @@ all 4 attempts failed in the last minute: 2 x status 500 (order …), 1 x status
 503 (order 7); 4 tasks wait for their next attempt, the first in 40 s (`pullqueue clock advance
 40s --deliver`)
 
+end 500; purge push -> failing 1: warning
+its only attempt in the last minute failed: status 500
+
 end 500 no order 7 -> failing 1, retrying 1: error
 its only attempt in the last minute failed: status 500 (no order 7); 1 task waits for its next
 attempt in 40 s (`pullqueue clock advance 40s --deliver`)
@@ -296,8 +307,25 @@ add push; jump 60 -> due 1: warning
 add push 2; jump 60 -> due 2: warning
 2 tasks are due, the first for 1 min
 
+poll 11; add pull -> lease rate 1: warning
+1 of 11 lease calls of the last minute got none because of the lease rate of 10 a second:
+`pullqueue clock advance 1s`, or start the server with --no-lease-rate-limit
+
 add pull; ask red -> other tag 1: warning
 in the last minute workers asked only for the tag "red", which the available task does not have
+
+add pull 1 30; ask red -> not due 1: info
+nothing is due: its only task is due in 30 s (`pullqueue clock advance 30s`)
+
+add pull; add pull 1 30 red; ask red -> other tag 1: warning
+in the last minute workers asked only for the tag "red", which the available task does not have
+
+add pull; ask a; ask b; ask c; ask d; ask e -> other tag 1: warning
+in the last minute workers asked only for the tags "e", "d", "c", "b", "a", which the available
+task does not have
+
+add pull; ask a; ask b; ask c; ask d; ask e; ask f -> no worker 1: warning
+no worker has leased in the last minute: 1 task is available
 
 add pull 2; ask red; ask blue -> other tag 2: warning
 in the last minute workers asked only for the tags "blue", "red", which none of 2 available has
@@ -641,6 +669,43 @@ def test_a_queue_whose_tasks_are_all_exhausted_says_why(emulator: Emulator) -> N
 
         how = exhausted.format("and not tried again until `pullqueue tasks requeue push --all`")
         assert of(state, "push").text == f"{attempts}: status 500; {how}"
+
+
+@each_row(
+    ("threads", "busy", "text"),
+    [
+        (1, {"one": 1}, '1 attempt at the same time; 1 of "one"'),
+        (
+            4,
+            {"push": 3},
+            '4 attempts at the same time and keeps 1 of them for other queues; 3 of "push"',
+        ),
+        (
+            *(8, {"default": 1, "three": 2, "one": 2, "zero": 3}),
+            '8 attempts at the same time; 3 of "zero", 2 of "one", 2 of "three", 1 of others',
+        ),
+    ],
+)
+def test_tasks_wait_for_the_attempts_of_all_queues(
+    clock: ManualClock, threads: int, busy: dict[str, int], text: str
+) -> None:
+    emulator = Emulator.from_text(CONFIG, clock=clock)
+    addresses = PushAddresses(["http://127.0.0.1:9"])
+    state = ServerState(emulator, push_to=addresses, senders=SenderThreads(threads))
+    assert state.delivery is not None
+    for name, count in busy.items():
+        for _ in range(count):
+            task = emulator.queue(name).add()
+            state.delivery.dispatcher.reserve(task)
+            emulator.queue(name).delete_tasks(task)
+    emulator.queue("push").add()
+
+    for seconds, severity in ((59, "info"), (1, "warning")):
+        clock.advance(seconds)
+        [cause] = of(state, "push").causes
+        assert (cause.reason, cause.severity, cause.count) == ("shared slots", severity, 1)
+        wait = "1 due task waits for a slot: this server makes at most "
+        assert cause.text == f"{wait}{text} are running"
 
 
 def test_tasks_that_wait_for_attempts_to_end_take_as_long_as_those_before() -> None:

@@ -195,12 +195,12 @@ class TestFaultsOfTasks:
     @pytest.mark.parametrize("option", [{"url": "/mail"}, {"per_task": True}])
     def test_tasks_of_other_calls_are_refused(self, faults: Faults, option: Any) -> None:
         [name] = option
-        message = f"^{name} is for faults of attempt and add, not of "
-        with pytest.raises(ValueError, match=message):
+        message = f"^{name} is for faults of attempt and add, not of {{}}: remove it$"
+        with pytest.raises(ValueError, match=message.format("lease_tasks")):
             faults.fail("lease_tasks", **option)
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=message.format("purge")):
             faults.latency("purge", **option)
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=message.format("a lease")):
             faults.empty_leases(**option)
         assert faults.active == []
 
@@ -432,7 +432,8 @@ def test_another_worker_leases_between(faults: Faults, queue: Queue) -> None:
         done.extend(task.payload for task in tasks)
         queue.delete_tasks(tasks)
 
-    with pytest.raises(TypeError, match=r'^other_worker is "work": pass a function without argum'):
+    message = '^other_worker is "work": pass a function without arguments, which leases the tasks$'
+    with pytest.raises(TypeError, match=message):
         faults.expire_leases(other_worker="work")  # type: ignore[arg-type]
     faults.expire_leases(other_worker=work)
     work()

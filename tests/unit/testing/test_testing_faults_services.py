@@ -122,7 +122,8 @@ def test_a_fault_is_removed_and_the_first_one_triggers(faults: Faults) -> None:
 
 
 def test_faults_of_services_are_shown(emulator: Emulator, faults: Faults) -> None:
-    faults.fail("datastore_v3.Put", datastore_errors.Timeout)
+    fault = faults.fail(PUT, datastore_errors.Timeout)
+    assert fault.options == {"call": PUT, "error": datastore_errors.Timeout}
     assert 'fault fail("datastore_v3.Put", Timeout): triggered on 0 of 0' in describe(emulator)
 
 
