@@ -166,11 +166,11 @@ def _calendar(found: re.Match[str]) -> Calendar:
             if not 1 <= day <= longest:
                 raise ValueError(f"there is no day {day} in these months: 1 to {longest}")
         return Calendar(at=at, months=months, monthdays=monthdays)
-    every = found["ordinals"] == "every"
-    ordinals = range(1, 6) if every else _numbers(found["ordinals"], _ORDINALS, "an ordinal")
-    if found["days"] == "day" and not every:  # Google's parser: `1st day` is day 1 of the month
+    every, is_day = found["ordinals"] == "every", found["days"] == "day"
+    ordinals = _ORDINALS.values() if every else _numbers(found["ordinals"], _ORDINALS, "an ordinal")
+    if is_day and not every:  # Google's parser: `1st day` is day 1 of the month
         return Calendar(at=at, months=months, monthdays=frozenset(ordinals))
-    weekdays = range(7) if found["days"] == "day" else _numbers(found["days"], _WEEKDAYS, "a day")
+    weekdays = _WEEKDAYS.values() if is_day else _numbers(found["days"], _WEEKDAYS, "a day")
     return Calendar(
         at=at, months=months, weekdays=frozenset(weekdays), ordinals=frozenset(ordinals)
     )
@@ -178,7 +178,7 @@ def _calendar(found: re.Match[str]) -> Calendar:
 
 def _months(words: str | None) -> frozenset[int]:
     if words in (None, "month"):
-        return frozenset(range(1, 13))
+        return frozenset(_MONTHS.values())
     return _QUARTER if words == "quarter" else frozenset(_numbers(str(words), _MONTHS, "a month"))
 
 

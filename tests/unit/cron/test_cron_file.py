@@ -63,8 +63,9 @@ SCHEDULE = "\n  schedule: every 1 hours"
 BACKOFF = f"{SECOND_LINES}  retry_parameters:\n    min_backoff_seconds: "
 
 
-@each_row("text", ["cron:\n", "cron: []\n", "application:\ncron:\n"])
+@each_row("text", ["cron:\n", "cron: []\n", "application:\ncron:\n", "%YAML 1.2\n---\ncron:\n"])
 def test_a_file_may_have_no_jobs(text: str) -> None:
+    """Nor is it refused for what is only a warning."""
     assert parse_cron(text) == ()
 
 
