@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -31,7 +32,7 @@ from pullqueue.engine.events import Interface
 from pullqueue.engine.interceptors import Caller, ConnectionCut, Touched, call_deadline, called_by
 from pullqueue.errors import PullQueueError, ServerAddressError
 from pullqueue.observe.models import Request
-from pullqueue.observe.request_log import excerpt
+from pullqueue.observe.request_log import excerpt, to_milliseconds
 
 _WORKERS: Final = 20
 _GRACE_SECONDS: Final = 0.5
@@ -104,15 +105,14 @@ def _handler(find_service: FindService, method: Method) -> Callable[[bytes, Any]
         started = perf_counter()
         refused = caller = None
         touched = Touched()
-        metadata = {name: str(value) for name, value in context.invocation_metadata()}
-        agent = metadata.get("user-agent", "")
+        metadata = defaultdict(str, context.invocation_metadata())
+        agent = metadata["user-agent"]
         message, response = request_class(), empty_pb2.Empty()
-        is_valid = True
+        malformed = not_found = None
         try:
             message.ParseFromString(data)
         except DecodeError:
-            is_valid = False
-        not_found = None
+            malformed = invalid(f"the request is not a valid {method.request}")
         try:
             service = find_service(_project(method.read_resource(message)))
         except PullQueueError as error:
@@ -121,10 +121,10 @@ def _handler(find_service: FindService, method: Method) -> Callable[[bytes, Any]
         try:
             if not_found is not None:
                 raise not_found
-            caller = service.authenticate(bearer_text(metadata.get("authorization", "")))
+            caller = service.authenticate(bearer_text(metadata["authorization"]))
             origin = origin._replace(client=caller or origin.client)
-            if not is_valid:
-                raise invalid(f"the request is not a valid {method.request}")
+            if malformed is not None:
+                raise malformed
             calling = called_by(Caller(origin, context.peer().rpartition(":")[2], touched))
             _check_front_end(method, metadata, service.now(), context.time_remaining())
             with call_deadline(compute_deadline_usec(context.time_remaining())), calling:
@@ -144,7 +144,7 @@ def _handler(find_service: FindService, method: Method) -> Callable[[bytes, Any]
             client=unquote(context.peer()).partition(":")[2],
             caller=caller,
             status=refused.status if refused else HTTPStatus.OK,
-            milliseconds=round((perf_counter() - started) * 1000, 3),
+            milliseconds=to_milliseconds(perf_counter() - started),
             body=excerpt(_format_message(message, data)),
             response=excerpt(shown),
         )

@@ -157,7 +157,10 @@ class RequestLog:
     ) -> None:
         """Record a call of the SDK in process: some fields of a request, with bodies in bytes."""
         request = Request(
-            **_excerpts(call), verb="CALL", path=call["method"], milliseconds=_milliseconds(seconds)
+            **_excerpts(call),
+            verb="CALL",
+            path=call["method"],
+            milliseconds=to_milliseconds(seconds),
         )
         self.record(request, origin=origin, touched=touched)
 
@@ -181,7 +184,7 @@ class RequestLog:
             query=query,
             headers=_header_lines(request.headers),
             status=response.status or 0,
-            milliseconds=_milliseconds(seconds),
+            milliseconds=to_milliseconds(seconds),
             body=excerpt(request.body),
             response=excerpt(response.body or (response.reason or "").encode()),
             method=method,
@@ -325,7 +328,7 @@ class RequestLog:
             agent=request.headers.get("User-Agent", "") if email else caller.origin.client,
             caller=email,
             status=response.status_code,
-            milliseconds=_milliseconds(perf_counter() - facts["started"]),
+            milliseconds=to_milliseconds(perf_counter() - facts["started"]),
             body=excerpt(
                 facts.get("body", b""), total=None if "body" in facts else facts.get("zipped_bytes")
             ),
@@ -347,6 +350,11 @@ def excerpt(data: bytes, *, total: int | None = None) -> Bytes:
     if b"_token=" in lowered or b"authorization" in lowered or b"private key" in lowered:
         beginning = _CREDENTIALS.sub(rb"\1\2" + _HIDDEN.encode(), beginning)
     return Bytes.of(beginning, total=len(data) if total is None else total)
+
+
+def to_milliseconds(seconds: float) -> float:
+    """Return a duration as requests have it."""
+    return round(seconds * 1000, 3)
 
 
 def _header_lines(headers: Mapping[str, str]) -> list[str]:
@@ -371,10 +379,6 @@ def _excerpts(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _sizes(request: Request) -> list[Bytes]:
     """Return the sizes of what was sent and answered, without the content."""
     return [Bytes.of(b"", total=part.size) for part in (request.body, request.response)]
-
-
-def _milliseconds(seconds: float) -> float:
-    return round(seconds * 1000, 3)
 
 
 def _named(name: str) -> str:

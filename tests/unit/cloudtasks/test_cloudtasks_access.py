@@ -472,7 +472,7 @@ def test_a_call_over_grpc_is_logged_as_json_with_its_caller(emulator: Emulator) 
         with refused("UNAUTHENTICATED"):
             nobody("GetQueue", name=PULL)
         nobody.channel.close()
-        _, denied, created = server.state.requests.latest()[:3]
+        unknown, denied, created = server.state.requests.latest()[:3]
 
     assert (created.verb, created.path, created.status, created.caller) == (
         *("POST", "/google.cloud.tasks.v2beta2.CloudTasks/CreateTask"),
@@ -487,6 +487,7 @@ def test_a_call_over_grpc_is_logged_as_json_with_its_caller(emulator: Emulator) 
     assert b'"tag": "red"' in created.body.data
     assert b'"createTime"' in created.response.data
     assert (denied.status, b"PERMISSION_DENIED" in denied.response.data) == (403, True)
+    assert (unknown.status, unknown.caller) == (401, None)
     [event] = emulator.queue("pull").history(created.tasks[0])
     assert event.origin is not None
     assert event.origin[:3] == ("Cloud Tasks gRPC", WORKER, created.number)
