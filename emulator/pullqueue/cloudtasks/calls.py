@@ -35,6 +35,11 @@ class ResourceName(NamedTuple):
     queue: str = ""
     task: str = ""
 
+    @property
+    def of_queue(self) -> ResourceName:
+        """The name of the queue."""
+        return ResourceName(*self[:3])
+
     def __str__(self) -> str:
         return "/".join(f"{kind}s/{part}" for kind, part in self._asdict().items() if part)
 
@@ -61,7 +66,7 @@ class ResourceName(NamedTuple):
             if not name.task:
                 other = texts.OTHER_PARENT.format(name=name, parent=parent)
                 raise invalid(other, advice=advice)
-            other = texts.TASK_OF_OTHER_QUEUE.format(parent=parent, queue=name._replace(task=""))
+            other = texts.TASK_OF_OTHER_QUEUE.format(parent=parent, queue=name.of_queue)
             raise invalid(other, advice=advice)
         return name
 

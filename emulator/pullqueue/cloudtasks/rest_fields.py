@@ -116,10 +116,8 @@ def _describe_end(text: str) -> str:
             outer.append(part)
         elif part in ("}", "]"):
             del outer[-1:]
-        elif part == ":":
-            outer[-1:] = [":"]
-        elif part == "," and outer[-1:] == [":"]:
-            outer[-1] = "{"
+        elif part in (":", ",") and outer[-1:] != ["["]:
+            outer[-1:] = [part]  # where an object is
     last = tokens[-1]
     if last.startswith('"') and (last == '"' or not last.endswith('"')):
         return "Closing quote expected in string."
@@ -231,7 +229,8 @@ def _is_valid(name: str, value: object, field: Any, message_type: type[Message])
     if isinstance(value, str):
         if field.type == field.TYPE_BYTES and not _BASE64(value):
             return False
-        called = _MESSAGES.get(getattr(field.message_type, "full_name", ""), "")
+        kind = field.message_type
+        called = kind and _MESSAGES.get(kind.full_name)
         if called in _INVALID_TEXT and _INVALID_TEXT[called].search(value):
             return False
     elif isinstance(value, bool) and field.enum_type is not None:

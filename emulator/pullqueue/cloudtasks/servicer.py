@@ -112,7 +112,7 @@ class Servicer:
             if method.creates:
                 return
             raise
-        resource = str(call.name._replace(task=""))
+        resource = str(call.name.of_queue)
         access.check_permission(queue, call.caller, method.permission, resource=resource)
 
     def _find_resource(self, method: Method, request: Message) -> ResourceName:

@@ -76,7 +76,7 @@ def read_new_task(call: Call, queue: Queue, task: Message) -> NewTask:
     """
     name = None
     if task.name:
-        parent = call.name._replace(task="")
+        parent = call.name.of_queue
         name = ResourceName.parse(task.name, TASK, field="task.name", parent=parent).task
     eta_usec = _new_eta_usec(call, queue, task)
     if not queue.is_push:
@@ -167,8 +167,8 @@ def write_tasks(call: Call, tasks: Iterable[Task], add: Callable[[], Message]) -
 
     Messages that are built on their own and copied into a response take half as long again.
     """
-    queue = str(call.name._replace(task=""))
-    full = getattr(call.request, "response_view", messages.BASIC) == messages.FULL
+    queue = call.name.of_queue
+    full = getattr(call.request, "response_view", None) == messages.FULL
     for task in tasks:
         message = add()
         message.name = f"{queue}/tasks/{task.name}"

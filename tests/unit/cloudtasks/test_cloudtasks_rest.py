@@ -195,8 +195,10 @@ def test_fields_chooses_what_is_returned(
 def test_responses_are_indented_unless_pretty_print_is_false(client: Client) -> None:
     url = f"/v2beta2/{LOCATION}"
 
-    assert client.get(url).data.startswith(b'{\n "name"')
-    assert client.get(f"{url}?prettyPrint=false").data.startswith(b'{"name":')
+    for query in ("", "?prettyPrint=true", "?$prettyPrint=true&prettyPrint=false"):
+        assert client.get(f"{url}{query}").data.startswith(b'{\n "name"'), query
+    for query in ("?prettyPrint=false", "?$prettyPrint=false"):
+        assert client.get(f"{url}{query}").data.startswith(b'{"name":'), query
 
 
 @each_row(

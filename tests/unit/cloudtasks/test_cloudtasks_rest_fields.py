@@ -94,6 +94,7 @@ ENDS = {
     b'{"a": ["b"': ", or ] after array value.",
     b'{"a": [1]': ", or } after key:value pair.",
     b'{"a": 1, "b"': ": between key:value pair.",
+    b'{"a": {"b": 1, "c"': ": between key:value pair.",
     b'{"a": [{"b": 1}': ", or ] after array value.",
     b'{"a": [1,': "a value or ] within an array.",
 }
