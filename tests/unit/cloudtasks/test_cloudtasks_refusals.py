@@ -34,12 +34,13 @@ def refuse(
 
 
 # Pull tasks.
+PULL_ALONE = 'task is for queue "pull", a pull queue: set pull_message alone$'
 refuse(
     V2BETA2,
     "CreateTask",
     ({"task": None}, "task is missing"),
-    ({"task": http()}, "a pull queue: set pull_message alone"),
-    ({"task": {"appEngineHttpRequest": {}}}, "a pull queue: set pull_message alone"),
+    ({"task": http()}, PULL_ALONE),
+    ({"task": {"appEngineHttpRequest": {}}}, PULL_ALONE),
     ({"task": {"name": "one"}}, "task.name is"),
     (
         {"task": {"name": f"{LOCATION}/queues/limited/tasks/one"}},

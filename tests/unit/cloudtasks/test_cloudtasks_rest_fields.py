@@ -263,6 +263,18 @@ def test_a_second_field_of_a_oneof_is_refused() -> None:
     ]
 
 
+def test_a_value_that_is_nested_too_deep_to_be_shown_is_refused() -> None:
+    value: object = 1
+    for _ in range(100_000):
+        value = {"a": value}
+
+    [(field, text)] = violations("CreateQueue", {"queue": {"state": value}})
+
+    assert field == ""
+    assert text.startswith(f"{PAYLOAD} ")
+    assert text.endswith(" while encoding a JSON object")
+
+
 END = "\n\n^"
 """What is shown of a body that ends too early."""
 
