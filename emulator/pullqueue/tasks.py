@@ -294,6 +294,12 @@ class Task(NamedTuple):
         """When it was added, as an aware datetime (UTC)."""
         return from_usec(self.enqueued_usec)
 
+    @property
+    def scheduled_usec(self) -> int:
+        """The eta for which its current or last attempt was scheduled; else its own."""
+        scheduled_usec = self.attempts.schedule_usec
+        return self.eta_usec if scheduled_usec is None else scheduled_usec
+
     def require_request(self) -> HttpRequest:
         """Return how a push task is sent.
 

@@ -341,7 +341,7 @@ def _write_attempts(call: Call, message: Message, task: Task, attempts: AttemptR
     messages.write_time(shown.dispatch_time, attempts.dispatched_usec)
     if attempts.finished < task.retry_count:
         # While an attempt is under way, the eta is the end of its lease.
-        return task.eta_usec if attempts.schedule_usec is None else attempts.schedule_usec
+        return task.scheduled_usec
     messages.write_time(shown.response_time, attempts.ended_usec)
     _write_outcome(shown.response_status, attempts)
     return task.eta_usec

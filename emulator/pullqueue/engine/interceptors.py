@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.errors import is_expected_error
@@ -156,7 +156,7 @@ class QueueCall(NamedTuple):
         return _deadline_usec.get()
 
 
-Interceptor = Callable[[QueueCall, Callable[[], object]], object]
+Interceptor = Callable[[QueueCall, Callable[[], object]], Any]
 """Takes a call and `call_next`, which carries the call out.
 
 It may call that function or not, or twice; it returns its result, or another, or raises.
@@ -259,7 +259,7 @@ class Interceptors:
         finally:
             self.remove(interceptor)
 
-    def intercept(self, call: QueueCall, call_next: Callable[[], object]) -> object:
+    def intercept(self, call: QueueCall, call_next: Callable[[], _R]) -> _R:
         """Carry a call out through all interceptors and return its result."""
         bypassing = _bypassing.get()
         for interceptor, bypassed in reversed(self._all):
@@ -280,6 +280,6 @@ def interceptable(method: Callable[Concatenate[_Q, _P], _R]) -> Callable[Concate
             return method(queue, *args, **kwargs)
         intercepted = QueueCall(queue, method.__name__, args, kwargs)
         call_next = partial(method, queue, *args, **kwargs)
-        return cast("_R", queue.interceptors.intercept(intercepted, call_next))
+        return queue.interceptors.intercept(intercepted, call_next)
 
     return call

@@ -134,7 +134,7 @@ class RunningAttempt:
                 outcome = "succeeded" if attempts.succeeded else outcome
             except (TaskError, QueueError):
                 outcome = "dropped"
-        task = self.task._replace(eta_usec=attempts.schedule_usec or 0)
+        task = self.task._replace(eta_usec=self.task.scheduled_usec)
         return Attempt(task=task, request=self.request, response=response, outcome=outcome)
 
     def release(self) -> None:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine.attempts import finish_attempt, renew_attempt, start_attempt
@@ -226,7 +226,7 @@ class Dispatcher:
         misuse: list[Exception] = []
         lost: list[PushResponse] = []
 
-        def forward() -> PushResponse:
+        def forward() -> PushResponse | int:
             try:
                 lost[:] = [send(request)]
             except Exception as error:
@@ -243,7 +243,7 @@ class Dispatcher:
             response = _without_response(error, *lost)
         else:
             if not isinstance(response, int):
-                return cast("PushResponse", response)
+                return response
             reason = f"answered by fault {triggered[0]}" if triggered else None
             response = PushResponse(response, reason=reason)
         return response._replace(fault=next(iter(triggered), None))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote, urljoin
 from zlib import crc32
 
-from pullqueue.address import split_url, why_not_callable
+from pullqueue.address import SplitUrl, split_url, why_not_callable
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.model import QueueSettings
 from pullqueue.engine.request_validation import METHODS_WITH_BODY
@@ -195,7 +195,7 @@ def push_request(
         body = b""  # documented: it is ignored if the queue overrides the method
     headers = base_headers(request, body)
     if request.is_http_target:
-        headers["Host"] = str(target).partition("://")[2]
+        headers["Host"] = SplitUrl(str(target)).netloc
         headers |= _service_headers(task, "X-CloudTasks-")
     else:
         if app_host is not None:
@@ -355,8 +355,7 @@ def _user_headers(request: HttpRequest) -> dict[str, str]:
 
 def _service_headers(task: Task, prefix: str) -> dict[str, str]:
     attempts = task.attempts
-    eta_usec = task.eta_usec if attempts.schedule_usec is None else attempts.schedule_usec
-    seconds, usec = divmod(eta_usec, USEC_PER_SECOND)
+    seconds, usec = divmod(task.scheduled_usec, USEC_PER_SECOND)
     headers = {
         "QueueName": queue_id(task.queue_name),
         "TaskName": task.name,

@@ -32,8 +32,9 @@ def backoff_seconds(failures: int, retry: RetryParameters) -> float:
     """
     shortest = _given(retry.min_backoff_seconds, DEFAULT_MIN_BACKOFF_SECONDS)
     longest = _given(retry.max_backoff_seconds, DEFAULT_MAX_BACKOFF_SECONDS)
-    doublings = min(failures - 1, int(_given(retry.max_doublings, DEFAULT_MAX_DOUBLINGS)))
-    pause = shortest * 2.0 ** min(doublings, _MAX_EXPONENT) * (failures - doublings)
+    most = int(_given(retry.max_doublings, DEFAULT_MAX_DOUBLINGS))
+    doublings = min(failures - 1, most, _MAX_EXPONENT)
+    pause = shortest * 2.0**doublings * (failures - doublings)
     return min(longest, pause)
 
 

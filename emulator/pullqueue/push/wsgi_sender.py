@@ -85,7 +85,7 @@ class WsgiSender:
 
 def _environ(request: PushRequest) -> WSGIEnvironment:
     """Return what the app gets; werkzeug's builder would take as long as a simple handler."""
-    scheme = "https" if (request.target or "").startswith("https:") else "http"
+    scheme = "https" if str(request.target).startswith("https:") else "http"
     host = request.headers.get("Host", _TEST_HOST)
     server = SplitUrl(f"{scheme}://{host}")
     uri = request.path

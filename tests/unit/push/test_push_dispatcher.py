@@ -21,7 +21,7 @@ from pullqueue.engine.store import Claim
 from pullqueue.errors import TransientError
 from pullqueue.faults.declaration import Faults
 from pullqueue.push.attempt import Attempt, RunningAttempt
-from pullqueue.push.dispatcher import Dispatcher
+from pullqueue.push.dispatcher import Dispatcher, why_not_sent
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.stores import open_store
 from pullqueue.tasks import HttpRequest, NewTask, Task
@@ -153,10 +153,12 @@ class TestWhatMayStart:
             add(queue, "later", eta=clock.now() + timedelta(seconds=7))
         other.pause()
         found = [dispatcher.find_startable(queue, 9) for queue in emulator.queues]
+        reasons = [why_not_sent(emulator.queue(name)) for name in ("web", "other", "paused")]
         other.resume()
         other.is_disabled = True
 
         assert found == [[]] * 5
+        assert reasons == [None, "the queue is paused", "rate is 0"]
         assert dispatcher.find_startable(other, 9) == []
         assert dispatcher.next_usec(emulator.queue("paused")) is None
 
@@ -664,6 +666,24 @@ class TestFaults:
 
         found = self.send(emulator, PushResponse(500, error=error))
         assert found == (PushResponse(None, reason=reason, error=error), 1)
+
+    def test_an_interceptor_can_answer_with_a_status(self, emulator: Emulator) -> None:
+        def answer(call: QueueCall, proceed: Callable[[], object]) -> object:
+            return 503 if call.verb == "attempt" else proceed()
+
+        emulator.interceptors.add(answer)
+
+        assert self.send(emulator) == (PushResponse(503), 0)
+
+    def test_an_error_of_who_sends_is_raised(self, emulator: Emulator, other: Queue) -> None:
+        add(other, "a")
+        dispatcher = Dispatcher(emulator)
+
+        def fail(_: PushRequest) -> PushResponse:
+            raise TypeError("no response")
+
+        with pytest.raises(TypeError, match=r"^no response$"):
+            dispatcher.send(started(dispatcher, other, "a"), fail)
 
     def test_latency_beyond_the_deadline_leaves_no_response(
         self, emulator: Emulator, clock: ManualClock

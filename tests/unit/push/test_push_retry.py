@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tables import each_row
 
@@ -339,6 +339,7 @@ def test_the_end_of_all_retries() -> None:
     st.integers(0, 3),
     st.sampled_from([0, 1, 29, 30, 31, 600]),
 )
+@example(RetryParameters(task_age_limit_seconds=10), 0, 30)
 def test_attempts_that_are_counted_are_those_that_would_have_been_made(
     retry: RetryParameters, before: int, seconds: int
 ) -> None:
