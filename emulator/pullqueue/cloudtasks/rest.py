@@ -205,7 +205,7 @@ def _build_buffer_request(method: Method, queue: str, task_id: str | None) -> Me
     try:
         given = msgspec.json.decode(data, type=_BufferTaskRequest)
     except (ValueError, RecursionError):
-        kind = request.headers.get("Content-Type", "")
+        kind = request.content_type or ""
         given = _BufferTaskRequest(body=_BufferedBody(data=data, content_type=kind))
     message = message_class(method.version, method.request)()
     message.queue, message.task_id = queue, task_id or given.task_id

@@ -313,13 +313,15 @@ class TestBufferTask:
         with refused("NOT_FOUND", "Queue does not exist"):
             call("BufferTask", queue=f"{LOCATION}/queues/unknown")
 
-    def test_an_id_in_use_or_not_valid_is_refused(self, call: Call) -> None:
+    def test_an_id_in_use_or_not_valid_is_refused(self, call: RestApi) -> None:
         """A body without a type is taken for JSON."""
         create(call, uriOverride={"host": "api.example.com"})
 
         created = call("BufferTask", queue=MADE, taskId="one", body={"data": BODY})["task"]
+        as_it_is = call.send("POST", f"{MADE}/tasks:buffer", b"not JSON")["task"]
 
-        assert created["httpRequest"]["headers"]["Content-Type"] == "application/json"
+        for task in (created, as_it_is):
+            assert task["httpRequest"]["headers"]["Content-Type"] == "application/json"
         with refused("ALREADY_EXISTS", "Requested entity already exists"):
             call("BufferTask", queue=MADE, taskId="one")
         with refused("INVALID_ARGUMENT", 'Task ID "a b" can contain only'):

@@ -179,6 +179,12 @@ def test_a_value_of_a_task_is_refused(request_: dict[str, Any], field: str, text
             "retry_config",
             f"{MASK} Invalid field mask: retry_config",
         ),
+        (
+            "SetIamPolicy",
+            ("updateMask",),
+            {"paths": ["bindings"]},
+            f'\'update_mask\' ({PROTO}FieldMask), {{"paths": ["bindings"]}}',
+        ),
     ],
 )
 def test_a_value_of_a_rare_type_is_refused(
