@@ -269,8 +269,9 @@ def _check_format() -> bool:
 
 def _parse_mask(method: Method) -> fields.FieldMask:
     selector = request.args.get("$fields", request.args.get("fields"))
-    known = _find_fields(method) if selector else None
-    return fields.parse_mask(selector, known) if selector and known else {}
+    if selector and (known := _find_fields(method)):
+        return fields.parse_mask(selector, known)
+    return {}
 
 
 @cache

@@ -322,7 +322,14 @@ class TestBufferTask:
 
         for task in (created, as_it_is):
             assert task["httpRequest"]["headers"]["Content-Type"] == "application/json"
-        with refused("ALREADY_EXISTS", "Requested entity already exists"):
+        in_use, choose = r'\(task "one" of queue "made"', r"choose another name, or omit it\)$"
+        with refused(
+            "ALREADY_EXISTS", f"Requested entity already exists {in_use} exists: {choose}"
+        ):
+            call("BufferTask", queue=MADE, taskId="one")
+        call("DeleteTask", name=f"{TASKS}/one")
+        reserved = f"{in_use} was done, deleted or exhausted recently: {choose}"
+        with refused("ALREADY_EXISTS", f"a task with this name existed too recently.* {reserved}"):
             call("BufferTask", queue=MADE, taskId="one")
         with refused("INVALID_ARGUMENT", 'Task ID "a b" can contain only'):
             call("BufferTask", queue=MADE, taskId="a b")

@@ -96,6 +96,9 @@ refuse(
 APP_ENGINE, HTTP = "task.app_engine_http_request", "task.http_request"
 """The fields of a request, as messages name them."""
 EMAIL = {"serviceAccountEmail": "worker@app.iam.gserviceaccount.com"}
+IN_ASCII = r"write a host in ASCII, such as xn--bcher-kva\.example"
+SCHEME = r"HttpTarget\.url must start with 'http://' or 'https://'\."
+USE_URL = "use an http:// or https:// URL"
 BODY = b64encode(b"work").decode()
 TOO_FAR = (
     r"The Task\.scheduleTime, 2026-01-30T16:00:01-08:00, is too far in the future\. Schedule time "
@@ -126,14 +129,18 @@ refuse(
                 f"{APP_ENGINE}.body is set, and http_method is PATCH: use POST, PUT$",
             ),
             (http(httpMethod=99), "http_method is 99: use a name of HttpMethod"),
-            (http(""), rf"\({HTTP}.url is missing: use an http:// or https:// URL"),
-            (http("/work"), rf'\({HTTP}.url is "/work": use an http:// or https:// URL'),
-            (http("ftp://example.com"), "use an http:// or https:// URL"),
+            (
+                http(body=BODY, httpMethod="GET"),
+                f"{HTTP}.body is set, and http_method is GET: use POST, PUT, PATCH$",
+            ),
+            (http(""), rf"HttpRequest.url is required\. \({HTTP}.url is missing: {USE_URL}\)$"),
+            (http("/work"), rf'{SCHEME} \({HTTP}.url is "/work": {USE_URL}\)$'),
+            (http("ftp://example.com"), USE_URL),
             (http("http://localhost:80:80"), "its port must be 1 to 65535"),
             (http("http://a..b/x"), "its host is not valid"),
             (
                 http("https://bücher.example/ü"),
-                rf'{HTTP}.url is "https://bücher.example/ü": its host is not valid; write a host',
+                rf'{HTTP}.url is "https://bücher.example/ü": its host is not valid; {IN_ASCII}$',
             ),
             (http("http://"), r'url is "http://": it has no host: write one after http'),
             (http(headers={"X-A": "b" * 81_917}), f"{HTTP}.headers have 81920 bytes: they must"),

@@ -189,7 +189,9 @@ def test_parameters_of_every_api_are_accepted(call: RestApi) -> None:
 def test_fields_chooses_what_is_returned(
     call: RestApi, fields: str, answer: dict[str, Any]
 ) -> None:
+    """A response that has no fields is empty whichever are chosen."""
     assert call.send("GET", f"{PULL}?fields={fields}") == {"name": PULL, **answer}
+    assert call.send("DELETE", f"{PULL}?fields={fields}") == {}
 
 
 def test_responses_are_indented_unless_pretty_print_is_false(client: Client) -> None:
