@@ -41,7 +41,6 @@ _FILTER: Final = re.compile(r"(\w+)\s*([=:])\s*(\"[^\"]*\"|[^\s\"]+)")
 def list_queues(call: Call) -> Message:
     """ListQueues: a page of the queues of a location, in the order of their names."""
     size, start = messages.parse_page(call.request, _POSITION, most=_MAX_LISTED)
-    after = start[0] if start else ""
     passes = _queue_filter(call.request.filter)
     paths = _read_paths(call)
     found = {
@@ -52,7 +51,7 @@ def list_queues(call: Call) -> Message:
         and call.shows(queue)
         and not _is_unused(queue)
     }
-    queues = [found[name] for name in sorted(found) if name > after]
+    queues = [found[name] for name in sorted(found) if not start or name > start[0]]
     response = call.message("ListQueuesResponse")
     response.queues.extend(build_queue_message(call, queue, paths) for queue in queues[:size])
     if len(queues) > size:
@@ -132,7 +131,6 @@ def _create(call: Call, name: ResourceName) -> Message:
     message = call.request.queue
     acl = (AclEntry(user_email=call.caller),) if call.caller else None
     tombstone_seconds = getattr(call.emulator.limits, call.version.tombstone_limit)
-    call = replace(call, name=name)
     new = QueueSettings(
         name=call.emulator.name_at(name.location, name.queue, creates=True),
         mode=_read_mode(message),
