@@ -29,11 +29,14 @@ from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits, ManualClock, ServerAddressError
+from pullqueue.cloudtasks.errors import CloudTasksError
 from pullqueue.cloudtasks.grpc_server import compute_deadline_usec
 from pullqueue.cloudtasks.messages import message_class
+from pullqueue.cloudtasks.servicer import Servicer
 from pullqueue.cloudtasks.versions import V2BETA2, VERSIONS, Version
 from pullqueue.engine.interceptors import ConnectionCut, current_caller
 from pullqueue.faults.declaration import Faults
+from pullqueue.runtime.state import ServerState
 from pullqueue.server.app import create_app
 from pullqueue.server.lifecycle import Server
 
@@ -285,6 +288,20 @@ def test_an_error_that_apps_do_not_expect_is_logged_once_with_its_advice(
     assert advised.endswith('(queue "pus" is not in queue.yaml: did you mean "push"?)')
     assert without.startswith('ListQueues refused, INVALID_ARGUMENT: parent is "projects/app": use')
     assert without.endswith(" with letters, digits and hyphens")
+
+
+def test_a_thousand_errors_are_known_to_be_logged(
+    emulator: Emulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those that were seen last."""
+    service, method = Servicer(ServerState(emulator)), find_method(V2BETA2, "GetQueue")
+    for number in (*range(1000), 0, 1000, 1, 0):
+        request = message_class("v2beta2", method.request)(name=f"projects/{number}")
+        with pytest.raises(CloudTasksError):
+            service.call(method, request, caller=None)
+
+    names = re.findall(r'name is "projects/(\d+)"', caplog.text)
+    assert names == [*map(str, range(1001)), "1"]
 
 
 def test_a_latency_beyond_the_deadline_is_deadline_exceeded(
