@@ -22,6 +22,8 @@ from pullqueue.lint.deployment import FIELDS
 from pullqueue.lint.plan import Action
 from pullqueue.lint.report import FileReport, LintOptions, RunReport, lint_data
 from pullqueue.lint.reporters import FORMATS, reporter
+from pullqueue.lint.rules import rules_named
+from pullqueue.lint.rules.base import SAFE, UNSAFE
 
 CASES = Path(__file__).parents[2] / "lint_cases"
 FILES = sorted(CASES.glob("*.yaml"))
@@ -69,6 +71,10 @@ def test_each_case_has_its_findings_and_its_fix_and_no_others() -> None:
         ], case
         # Only what is wrong with a whole file, or a comment, is not at a key.
         assert all(bool(each.path) == ("QY1" < each.code < "QY9") for each in report.findings), case
+        fixes = {(each.rule, each.fix.safe) for each in report.findings if each.fix}
+        for name, is_safe in fixes:
+            (rule,) = rules_named(name)
+            assert (SAFE if is_safe else UNSAFE) in rule.fixes, case
         text = _full(report)
         fixable = any(finding.fix for finding in report.findings)
         if fixable and (fixed := _lint(case, fix=True)).fixed:

@@ -285,7 +285,7 @@ def is_explained(queue: Section, key: str) -> bool:
     The key is misspelt or under `retry_parameters`, or the entry belongs to an `acl`.
     """
     unknown = [name for name in queue.entries if level_with(name) is None]
-    if any((CLOUD_TASKS.get(name) or meant_key(name, QUEUE)) == key for name in unknown):
+    if any((CLOUD_TASKS.get(name) or meant_key(name)) == key for name in unknown):
         return True
     retry = queue.section("retry_parameters")
     if retry is not None and key in retry.entries:
@@ -332,10 +332,10 @@ def _wanted(path: Path) -> str:
 
 def _type_hint(violation: Violation) -> str | None:
     node = violation.node
-    last = violation.path[-1] if violation.path else ""
+    last = violation.path[-1]
     if isinstance(node, Scalar) and ":" in node.text and " " not in node.text.split(":")[0]:
         return "a space is missing after the colon: write `key: value`"
-    if isinstance(node, Scalar) and "acl" in violation.path[-2:]:
+    if isinstance(node, Scalar) and "acl" in violation.path:
         return "write `- user_email: ADDRESS` (may lease) or `- writer_email: ADDRESS` (may insert)"
     if isinstance(node, Scalar) and "queue" in violation.path[-2:]:
         return "write `- name: NAME`, and the other keys of the queue below `name`"
