@@ -98,6 +98,11 @@ APP_ENGINE, HTTP = "task.app_engine_http_request", "task.http_request"
 EMAIL = {"serviceAccountEmail": "worker@app.iam.gserviceaccount.com"}
 IN_ASCII = r"write a host in ASCII, such as xn--bcher-kva\.example"
 SCHEME = r"HttpTarget\.url must start with 'http://' or 'https://'\."
+AUTHORIZED = (
+    r"HttpRequest\.url must start with 'https://' for request with "
+    r"HttpRequest\.authorization_header"
+)
+OWN = r"it must begin with https://, or name this machine or an origin of --push-to\)$"
 USE_URL = "use an http:// or https:// URL"
 BODY = b64encode(b"work").decode()
 TOO_FAR = (
@@ -151,7 +156,7 @@ refuse(
             ),
             (
                 http("http://example.com", oidcToken=EMAIL),
-                rf'\({HTTP}.url is "http://example.com": with {HTTP}.oidc_token it must begin with',
+                rf'{AUTHORIZED} \({HTTP}.url is "http://example.com": with {HTTP}.oidc_token {OWN}',
             ),
             *(
                 (

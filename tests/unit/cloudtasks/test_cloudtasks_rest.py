@@ -24,8 +24,9 @@ UNKNOWN = "Cannot bind query parameter. Field 'page' could not be found in reque
 
 @pytest.mark.parametrize("text", ["", "  ", "{}"])
 def test_a_body_may_be_left_out(call: RestApi, text: str) -> None:
-    """A method whose request has only a name needs no body."""
+    """A method whose request has only a name needs no body; where there is none it is ignored."""
     assert call.send("POST", f"{PULL}:purge", text.encode())["name"] == PULL
+    assert call.send("GET", PULL, b"not JSON")["name"] == PULL
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,7 @@ def test_masks_in_a_query_have_either_spelling(call: RestApi, query: str) -> Non
         ("PATCH", f"{PULL}?queue=x", "queue is a query parameter: send it in the body"),
         ("POST", f"{PULL}/tasks:lease?alt=media", 'alt is "media": only json is supported'),
         ("POST", f"{PULL}/tasks:lease?$alt=proto", 'alt is "proto": only json is supported'),
+        ("POST", "api/queue/update", "app_id is missing"),
         *(("POST", f"{PULL}/tasks:lease?{each}", "") for each in ("fields=colors", "$fields=t/x")),
     ],
 )
