@@ -138,7 +138,7 @@ class QueueCall(NamedTuple):
     queue: CalledQueue
     method: str
     """The method of `Queue`, or the function of `verbs`, through which all such calls go."""
-    arguments: tuple[object, ...]
+    arguments: tuple[Any, ...]
     options: Mapping[str, object]
     triggered: list[int] | None = None
     """The numbers of the faults that triggered on it; None: nobody asks."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 from pullqueue.engine.interceptors import LEASE_VERBS, Interceptors, QueueCall, touched
@@ -175,10 +175,11 @@ def _subjects(call: QueueCall) -> Iterator[_Subject]:
     """Yield the tasks that an `attempt` or an `add` is about."""
     queue_name = call.queue.name
     if call.verb == "attempt":
-        request = cast("PushRequest", call.arguments[0])
+        request: PushRequest = call.arguments[0]
         yield _Subject(_path(request.url), queue_name, request.task_name)
         return
-    for task in cast("Iterable[NewTask]", call.arguments[0]):
+    tasks: Iterable[NewTask] = call.arguments[0]
+    for task in tasks:
         path = "" if task.request is None else _path(task.request.url)
         if task.request is None and call.queue.is_push:
             path = default_url(queue_name)

@@ -172,8 +172,7 @@ def slowed(now: Situation) -> Found | None:
 
 def next_faults(now: Situation) -> Found | None:
     """Return the faults that can trigger on the next attempts of a queue that has failures."""
-    has_failed = now.failed or now.numbers.retrying or now.is_slowed
-    if not (now.queue.is_push and now.numbers.tasks and has_failed):
+    if not (now.failed or now.numbers.retrying or now.is_slowed):
         return None
     named = {each.fault for each in now.failures}
     faults = [

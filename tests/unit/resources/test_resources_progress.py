@@ -198,6 +198,14 @@ it is paused: 2 due tasks wait until it is resumed, then all can start
 start one; add one; pause one -> paused 1: warning
 it is paused: 1 due task waits until it is resumed, then it starts when attempts end
 
+add three 5; pause three -> paused 5: warning
+it is paused: 5 due tasks wait until it is resumed, then 3 can start, and the others when attempts
+end
+
+pause zero; add zero -> paused 1, rate 0 1: warning
+it is paused: 1 due task waits until it is resumed; its rate is 0: 1 due task waits until
+queue.yaml has another rate
+
 start one; add one 2; pause one -> paused 2: warning
 it is paused: 2 due tasks wait until it is resumed, then all start when attempts end
 
@@ -264,6 +272,12 @@ end 500 b; end 500 order 1; end 500 order 2; end 503 order 7 -> failing 4, retry
 all 4 attempts failed in the last minute: 2 x status 500 (order …), 1 x status 500 (b), 1 x status
 503 (order 7); 4 tasks wait for their next attempt, the first in 40 s (`pullqueue clock advance
 40s --deliver`)
+
+end 500; add push -> failing 1: error
+its only attempt in the last minute failed: status 500
+
+end 500; start push -> failing 1: error
+its only attempt in the last minute failed: status 500
 
 end 500; purge push -> failing 1: warning
 its only attempt in the last minute failed: status 500
@@ -426,12 +440,14 @@ def test_a_queue_that_queue_yaml_does_not_list_is_disabled(
     """One that was created was never in the file."""
     pull.add()
     emulator.create_queue(QueueSettings(name="made")).add()
-    queues = [queue for queue in emulator.config.queues if queue.name != "pull"]
+    queues = [queue for queue in emulator.config.queues if queue.name not in ("pull", "one")]
     emulator.reconfigure(replace(emulator.config, queues=tuple(queues)), disable_created=True)
 
     text = "it is no longer in queue.yaml: 1 task kept until it is there again, or resumed"
     assert shown(state, "pull") == ("disabled", text)
-    assert of(state, "pull").causes[0].count == 1
+    [cause] = of(state, "pull").causes
+    assert (cause.count, cause.severity) == (1, "warning")
+    assert shown(state, "one") == ("disabled", "it is no longer in queue.yaml")
     text = "queue.yaml, applied after it was created, does not have it: 1 task kept until it is "
     assert shown(state, "made") == ("disabled", f"{text}resumed")
 
@@ -497,6 +513,9 @@ def test_tasks_of_which_some_are_kept_are_counted(
         push.add_many([NewTask()] * added)
         [cause] = of(state, "push").causes
         assert (cause.text, cause.count, cause.severity) == (f"{some} {kept}", count, "warning")
+    push.pause()
+    text = "it is paused: 101 due tasks wait until it is resumed"
+    assert of(state, "push").causes[0].text == text
 
 
 def test_the_address_of_a_queue_with_a_target_is_named(emulator: Emulator, push: Queue) -> None:
@@ -594,24 +613,31 @@ def test_a_fault_is_named_with_what_it_has_caused(
 
 
 @pytest.mark.parametrize(
-    ("count", "more"), [(2, ""), (3, ", fault 3 (fail)"), (4, ", fault 3 (fail) and 1 more")]
+    ("count", "more"), [(2, ""), (3, ", fault 4 (fail)"), (4, ", fault 4 (fail) and 1 more")]
 )
 def test_faults_that_can_trigger_on_the_next_attempts_are_named(
-    state: ServerState, count: int, more: str, push: Queue
+    state: ServerState, count: int, more: str, push: Queue, clock: ManualClock
 ) -> None:
-    """Up to three, of those for this queue."""
-    for queues in [*[["push"]] * count, ["one"]]:
-        fault = {"kind": "fail", "call": "attempt", "queues": queues}
-        set_fault(state, parse_body(fault, NewFault))
-    set_fault(state, parse_body(fault | {"queues": ["push"], "url": "/other"}, NewFault))
-    attempt(push, 500)
+    """Up to three, of those for this queue that have not triggered as often as they may."""
+    mail = {"call": "attempt", "queues": ["push"], "url": "/mail"}
+    set_fault(state, parse_body({"kind": "latency", **mail, "times": 1}, NewFault))
+    push.add(request=HttpRequest("/mail?to=ada"))
+    run_tasks(state.emulator, send=lambda _: 200)
+    others: list[dict[str, Any]] = [*[{}] * count, {"queues": ["one"]}, {"url": "/other"}]
+    for other in others:
+        set_fault(state, parse_body({"kind": "fail", **mail, **other}, NewFault))
+    push.add(request=HttpRequest("/mail?to=ada"))
+    assert of(state, "push").causes == []
 
-    assert of(state, "push").causes[-1] == Cause(
-        reason="faults",
-        severity="info",
-        count=1,
-        text=f"fault 1 (fail), fault 2 (fail){more} can trigger on the next attempts",
-    )
+    text = f"fault 2 (fail), fault 3 (fail){more} can trigger on the next attempts"
+    attempt(push, 500, backoff_seconds=0)
+    expected = Cause(reason="faults", severity="info", count=2, text=text)
+    assert of(state, "push").causes[-1] == expected
+    attempt(push, 500, backoff_seconds=3600)
+    clock.advance(61)
+    attempt(push, 200)  # no failure of the last minute, but a task that has failed
+    expected = Cause(reason="faults", severity="info", count=3, text=text)
+    assert of(state, "push").causes[-1] == expected
 
 
 def test_a_queue_says_since_when_its_attempts_fail(
@@ -708,6 +734,36 @@ def test_tasks_wait_for_the_attempts_of_all_queues(
         assert cause.text == f"{wait}{text} are running"
 
 
+def test_attempts_that_take_long_are_named(
+    state: ServerState, clock: ManualClock, push: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that takes longest, by the clock or by the machine's time, and its deadline."""
+    assert state.delivery is not None
+    dispatcher = state.delivery.dispatcher
+    now_seconds = 0.0
+    for module in ("attempt", "dispatcher"):
+        monkeypatch.setattr(f"pullqueue.push.{module}.perf_counter", lambda: now_seconds)
+
+    def found() -> tuple[str, str, int]:
+        [cause] = of(state, "push").causes
+        return cause.text, cause.severity, cause.count
+
+    dispatcher.start(push.add())
+    now_seconds = 30
+    text = "1 attempt has been running for 30 s, its deadline is in 9 min 30 s"
+    assert found() == (text, "info", 1)
+
+    dispatcher.start(push.add())
+    text = "2 attempts are running, the longest for {}, its deadline is in {}"
+    assert found() == (text.format("30 s", "9 min 30 s"), "info", 2)
+    clock.advance(59)
+    assert found() == (text.format("59 s", "9 min 30 s"), "info", 2)
+    clock.advance(1)
+    assert found() == (text.format("1 min", "9 min 30 s"), "warning", 2)
+    now_seconds = 605
+    assert found() == (text.format("10 min 5 s", "0 s"), "warning", 2)
+
+
 def test_tasks_that_wait_for_attempts_to_end_take_as_long_as_those_before() -> None:
     """By the system's clock."""
     emulator = Emulator.from_text(CONFIG, clock=SystemClock())
@@ -738,11 +794,15 @@ def test_tasks_that_are_retried_later_are_not_in_the_time_of_those_that_wait(
     for _ in range(605):
         queue.add()
 
-    [rate] = [each for each in of(serving(emulator), "push").causes if each.reason == "rate"]
+    state = serving(emulator)
+    [rate] = [each for each in of(state, "push").causes if each.reason == "rate"]
     assert (rate.count, rate.text) == (
         600,
         f"600 due tasks wait for the rate of 5/s, about 2 min for {text}",
     )
+    queue.pause()
+    text = "605 due tasks wait until it is resumed, then about 2 min at the rate of 5/s"
+    assert of(state, "push").causes[0].text == f"it is paused: {text}"
 
 
 def test_workers_whose_calls_fail(state: ServerState, pull: Queue) -> None:

@@ -122,6 +122,13 @@ def test_a_batch_with_a_task_that_is_too_large_is_refused(stub: Any) -> None:
     assert stub.GetTasks("push") == []
 
 
+def test_a_task_without_a_url_is_sent_to_that_of_its_queue(stub: Any) -> None:
+    """The client always has one."""
+    call("Add", queue_name=b"push", eta_usec=0, task_name=b"")
+
+    assert [task["url"] for task in stub.GetTasks("push")] == ["/_ah/queue/push"]
+
+
 def test_statistics_of_a_push_queue_are_exact(stub: Any, emulator: Emulator) -> None:
     queue = emulator.queue("push")
     first = added(emulator, url="/a")

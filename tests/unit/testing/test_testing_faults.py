@@ -141,8 +141,10 @@ class TestFaultsOfTasks:
         assert (fault.calls, fault.hits, str(fault)) == (2, 2, shown)
 
     def test_a_url_selects_adds(self, faults: Faults, emulator: Emulator, queue: Queue) -> None:
-        """Of batches those with such a task; a task without a request has its queue's path."""
+        """Of batches those with such a task; a push task without a request has its queue's path."""
         pushed = emulator.queue("pushed")
+        with faults.fail("add", url="?*"):
+            queue.add()
         faults.fail("add", url="/_ah/queue/*")
 
         queue.add()

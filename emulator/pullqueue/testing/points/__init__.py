@@ -282,7 +282,7 @@ class Trial:
         if run is None:
             return call_next()
         send = cast("Callable[[], PushResponse]", call_next)
-        return run.at_attempt(cast("PushRequest", call.arguments[0]), send)
+        return run.at_attempt(call.arguments[0], send)
 
 
 def _name_of(call: Call) -> str:
