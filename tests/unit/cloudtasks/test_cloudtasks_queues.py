@@ -349,9 +349,12 @@ class TestCreateQueue:
                 {"retryConfig": {"minBackoff": "3600s"}},
                 {"retryConfig": RETRY | {"minBackoff": "3600s"}},
             ),
-            (
-                {"rateLimits": {"maxDispatchesPerSecond": 0.5}},
-                {"rateLimits": RATES | {"maxDispatchesPerSecond": 0.5, "maxBurstSize": 10}},
+            *(
+                (
+                    {"rateLimits": {"maxDispatchesPerSecond": rate}},
+                    {"rateLimits": RATES | {"maxDispatchesPerSecond": rate, "maxBurstSize": burst}},
+                )
+                for rate, burst in ((0.5, 10), (100.0, 20))
             ),
             (
                 {"retryConfig": {"maxAttempts": -1, "maxRetryDuration": "60s"}},

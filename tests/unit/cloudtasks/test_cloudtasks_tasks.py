@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from cloudtasks_api import PULL, Call, ids, refused
 
-from pullqueue import DeadlineExceededError, Emulator, Limits, ManualClock, TransientError
+from pullqueue import (
+    DeadlineExceededError,
+    Emulator,
+    Limits,
+    ManualClock,
+    NewTask,
+    TransientError,
+)
 from pullqueue.engine import verbs
 from pullqueue.faults.declaration import Faults
 
@@ -198,6 +205,15 @@ class TestHeldLeases:
 
 
 class TestListTasks:
+    def test_a_page_has_a_thousand_tasks_at_most(self, call: Call, emulator: Emulator) -> None:
+        for _ in range(11):
+            emulator.queue("pull").add_many([NewTask() for _ in range(91)])
+
+        page = call("ListTasks", parent=PULL, pageSize=1001)
+        rest = call("ListTasks", parent=PULL, pageToken=page["nextPageToken"])
+
+        assert [len(page["tasks"]), len(rest["tasks"])] == [1000, 1]
+
     def test_pages_lead_through_all_tasks_leased_ones_included(self, call: Call) -> None:
         for name in "abcde":
             create(call, name)
