@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
+from pullqueue.clock import FIRST_USEC, LAST_USEC, USEC_PER_SECOND
 from pullqueue.config.model import QueueSettings
 from pullqueue.tasks import Task
+
+_ALL_YEARS_SECONDS = (LAST_USEC - FIRST_USEC) // USEC_PER_SECOND
 
 
 class Retention(NamedTuple):
@@ -35,7 +37,7 @@ def compute_retention(settings: QueueSettings) -> Retention:
     """Return how long a queue with some settings keeps tasks and names."""
     retry, lifetime = settings.retry_parameters, settings.task_lifetime_seconds
     tombstone = settings.tombstone_seconds
-    if lifetime is not None and lifetime >= LAST_USEC // USEC_PER_SECOND:
+    if lifetime is not None and lifetime > _ALL_YEARS_SECONDS:
         lifetime = None  # no task can reach it
     retention = Retention(
         lifetime_usec=None if lifetime is None else lifetime * USEC_PER_SECOND,

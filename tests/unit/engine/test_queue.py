@@ -6,7 +6,7 @@ import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -29,9 +29,11 @@ from pullqueue import (
     Queue,
     SystemClock,
     TaskLeaseExpiredError,
+    TaskState,
     TombstonedTaskError,
     UnknownTaskError,
 )
+from pullqueue.clock import to_usec
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 from pullqueue.engine import verbs
 from pullqueue.engine.attempts import finish_attempt, start_attempt
@@ -146,8 +148,9 @@ class TestModify:
                 "pass the task that was returned then, and if another worker has leased it since, "
                 r"leave it to that worker$"
             ),
-        ):
+        ) as raised:
             queue.modify_task_lease(expired, 60)
+        assert (raised.value.queue_name, raised.value.task_name) == ("pull", expired.name)
         released = queue.modify_task_lease(held, 0)
         with pytest.raises(TaskLeaseExpiredError, match="its lease has expired"):
             queue.modify_task_lease(released, 60)
@@ -164,14 +167,34 @@ class TestModify:
         assert (unknown.value.queue_name, unknown.value.task_name) == ("pull", "unknown")
 
 
-def test_an_age_limit_alone_exhausts_nothing(clock: ManualClock) -> None:
+def test_an_age_limit_alone_exhausts_nothing_and_a_retry_limit_does(clock: ManualClock) -> None:
     """As in Google's stub."""
+    limited = emulator_of(pull("a", leases=1), clock=clock).queue("a")
+    limited.add()
+    assert len(limited.lease_tasks(0, 1)) == 1
+    assert limited.list_tasks() == []
+
     queue = emulator_of(pull("a", age_seconds=1), clock=clock).queue("a")
     queue.add()
     queue.lease_tasks(1, 1)
     clock.advance(10)
 
     assert queue.fetch_statistics().available == 1
+
+
+@each_row(("more_seconds", "left"), [(0, 0), (1, 1)])
+def test_a_lifetime_can_end_in_all_years_and_never_ends_beyond(
+    more_seconds: int, left: int
+) -> None:
+    clock = ManualClock(datetime.min.replace(tzinfo=UTC))
+    all_years = (datetime.max.replace(tzinfo=UTC) - clock.now()) // timedelta(seconds=1)
+    lifetime = all_years + more_seconds
+    settings = QueueSettings(name="a", mode=QueueMode.PULL, task_lifetime_seconds=lifetime)
+    queue = emulator_of(settings, clock=clock).queue("a")
+    queue.add()
+    clock.advance(timedelta(seconds=all_years))
+
+    assert len(queue.list_tasks()) == left
 
 
 class TestDelete:
@@ -209,10 +232,12 @@ class TestDelete:
 
 
 def test_pages_of_tasks_follow_each_other(queue: Queue) -> None:
-    added = [queue.add() for _ in range(5)]
+    added = [queue.add(tag="ab"[number % 2]) for number in range(5)]
 
     for page in (1, 2, 5, 6):
         assert list(islice(walk(queue, page=page), 6)) == added
+        assert list(islice(walk(queue, page=page, tag="a"), 6)) == added[::2]
+        assert list(walk(queue, page=page, state=TaskState.LEASED)) == []
 
 
 def test_a_push_queue_refuses_leases() -> None:
@@ -254,6 +279,15 @@ def test_an_attempt_of_a_task_that_has_changed_names_queue_and_task() -> None:
         start_attempt(queue, task._replace(eta_usec=1), lease_seconds=1, attempts=AttemptRecord())
 
     assert (excinfo.value.queue_name, excinfo.value.task_name) == ("push", "one")
+
+
+def test_a_task_may_be_due_at_the_last_time_of_a_datetime() -> None:
+    last = datetime.max.replace(tzinfo=UTC)
+    clock = ManualClock(last - timedelta(days=1))
+    queue = emulator_of(pull("pull"), clock=clock).queue("pull")
+    queue.add(eta=last)
+
+    assert queue.next_change_usec() == to_usec(last)
 
 
 def test_the_pause_after_an_attempt_ends_before_the_year_10000(
