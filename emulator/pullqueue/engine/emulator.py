@@ -41,6 +41,11 @@ class Emulator:
     Two emulators share nothing. All methods are thread-safe.
     """
 
+    service_accounts: frozenset[str] = frozenset()
+    """The only ones that tasks and queues can name for tokens; empty: any."""
+    _checked_usec = 0
+    """When the changes of other processes were looked for last."""
+
     def __init__(
         self,
         config: QueueConfig,
@@ -63,8 +68,6 @@ class Emulator:
         self.limits = limits or Limits()
         self.project = project
         self.location = location
-        self.service_accounts: frozenset[str] = frozenset()
-        """The only ones that tasks and queues can name for tokens; empty: any."""
         self.interceptors = Interceptors()
         self.names = names or random_names()
         self.call_logs: list[CallLog] = []
@@ -76,12 +79,11 @@ class Emulator:
         )
         """What stores its tasks; users go by the queues."""
         self._lock = threading.Lock()
-        self.config = config
+        self.config: QueueConfig
         """The current configuration."""
         self._queues: dict[str, Queue] = {}
-        self._checked_usec = 0
         try:
-            self._configure(config, resume=False)
+            self._configure(config)
         except BaseException:
             self.store.close()
             raise
@@ -174,7 +176,7 @@ class Emulator:
         located = f"{queue_name}{LOCATED}{location}"
         self._follow()
         queue = self._queues.get(queue_name)
-        if queue is None or located in self._queues:
+        if self.location or queue is None or located in self._queues:
             return located
         everywhere = self._in_file if creates else self._listed
         return queue_name if queue_name in everywhere else located
@@ -254,7 +256,7 @@ class Emulator:
         The configuration and the clock are not changed.
         """
         self.store.clear()
-        self._configure(self.config, resume=False)
+        self._configure(self.config)
 
     def export(self) -> dict[str, QueueContents]:
         """Return the contents of all queues, as of one time, for `restore`."""
@@ -337,7 +339,7 @@ class Emulator:
         times = (queue.last_lease_end_usec() for queue in self.queues)
         return max((usec for usec in times if usec is not None), default=None)
 
-    def _configure(self, config: QueueConfig, *, resume: bool) -> None:
+    def _configure(self, config: QueueConfig, *, resume: bool = False) -> None:
         listed = config.by_name()
         with self._lock:
             records = self.store.read_queue_records()

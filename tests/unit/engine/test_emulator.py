@@ -75,6 +75,40 @@ def test_a_queue_that_is_not_a_name() -> None:
         Emulator(QueueConfig()).queue(["x"])  # type: ignore[arg-type] # what is proved
 
 
+def test_a_queue_is_found_by_each_of_its_names() -> None:
+    """With its location, and as Cloud Tasks names it; by its own name before any other."""
+    emulator = Emulator(CONFIG, project="shop", location="l")
+    full = "projects/{}/locations/{}/queues/other"
+
+    for name in ("other@l", full.format("shop", "l")):
+        assert emulator.queue(name) is emulator.queue("other")
+    for name in ("other@m", full.format("shop", "m"), full.format("app", "l")):
+        with pytest.raises(UnknownQueueError):
+            emulator.queue(name)
+    made = emulator.create_queue(replace(OTHER, name="other@l"))
+    assert emulator.queue("other@l") is made
+    assert Emulator(CONFIG).queue(full.format("app", "us-central1")).name == "other"
+
+
+def test_the_queues_of_queue_yaml_are_in_each_location() -> None:
+    """Unless there is one of that location; `default` is, unless one is created there."""
+    emulator = Emulator(QueueConfig(queues=(OTHER,)))
+    emulator.create_queue(replace(OTHER, name="made"))
+    places = [
+        ("", "made"),
+        ("us-central1", "made"),
+        *(("l", q) for q in ("made", "other", "default")),
+    ]
+
+    names = [emulator.name_at(*place) for place in places]
+    created = [emulator.name_at("l", name, creates=True) for name in ("other", "default")]
+    emulator.create_queue(replace(OTHER, name="other@l"))
+
+    assert names == ["made", "made", "made@l", "other", "default"]
+    assert created == ["other", "default@l"]
+    assert emulator.name_at("l", "other") == "other@l"
+
+
 def test_an_unknown_queue_names_ten_others() -> None:
     """The message has ten names, and how many more there are; of similar names it has one."""
     names = [f"queue-{number:02}" for number in range(12)]
@@ -244,6 +278,9 @@ def test_a_reset_keeps_queues_and_time_only(emulator: Emulator) -> None:
     emulator.restore({})
     assert queue.add(name="one").sequence == first.sequence
     assert emulator.queue("other") is queue
+    emulator.reset()
+    emulator.delete_queue("other")
+    assert [each.name for each in emulator.queues] == ["pull-queue", "default"]
 
 
 def test_the_next_change_is_that_of_any_queue(emulator: Emulator, clock: ManualClock) -> None:
@@ -290,8 +327,13 @@ class TestReconfigure:
         assert emulator.config is config
         assert emulator.queue("other").settings is changed
         emulator.update_queue(replace(new, tombstone_seconds=7))
-        with pytest.raises(OverQuotaError):
-            emulator.queue("new").add(b"work")
+        with pytest.raises(OverQuotaError) as raised:
+            emulator.queue("new").add(b"work", name="one")
+        assert str(raised.value) == (
+            "adding 1 task would make 7 bytes stored, over the total_storage_limit of 1: delete "
+            "tasks first, or raise the limit"
+        )
+        assert (raised.value.limit_bytes, raised.value.needed_bytes) == (1, 7)
 
     def test_a_lower_retry_limit_holds_for_tasks_already_there(
         self, emulator: Emulator, clock: ManualClock
@@ -346,26 +388,27 @@ def test_contents_of_an_unknown_queue_are_refused_and_nothing_is_lost() -> None:
 
 
 class TestConfiguration:
-    def test_from_file_makes_the_queues_of_the_file(self, tmp_path: Path) -> None:
+    def test_files_and_texts_make_the_queues_that_they_list(self, tmp_path: Path) -> None:
         path = tmp_path / "queue.yaml"
-        path.write_text("queue:\n- name: a\n  mode: pull\n  rate: 5/s\n", "utf-8")
+        text = "queue:\n- name: a\n  mode: pull\n  rate: 5/s\n"
+        path.write_text(text, "utf-8")
         clock, limits = ManualClock(), Limits(task_bytes=1)
+        options: dict[str, Any] = {
+            "clock": clock,
+            "limits": limits,
+            "project": "shop",
+            "location": "l",
+            "profile": "sdk",
+            "store": SharedStore,
+        }
 
-        emulator = Emulator.from_file(
-            path,
-            clock=clock,
-            limits=limits,
-            project="shop",
-            location="l",
-            profile="sdk",
-            store=SharedStore,
-        )
-
-        assert emulator.location == "l"
-        assert isinstance(emulator.store, SharedStore)
-        assert emulator.queue("a").add(b"x").payload == b"x"
-        assert (emulator.clock, emulator.limits, emulator.project) == (clock, limits, "shop")
-        assert emulator.config.file == str(path)
+        from_file = Emulator.from_file(path, **options)
+        for emulator in (from_file, Emulator.from_text(text, **options)):
+            assert emulator.location == "l"
+            assert isinstance(emulator.store, SharedStore)
+            assert emulator.queue("a").add(b"x").payload == b"x"
+            assert (emulator.clock, emulator.limits, emulator.project) == (clock, limits, "shop")
+        assert from_file.config.file == str(path)
 
     def test_the_profile_sdk_accepts_what_google_s_library_accepts(self) -> None:
         text = "queue:\n- name: a\n  mode: pull\n  rate: 5/s\n"
@@ -423,6 +466,37 @@ def test_exhausted_tasks_leave_room_at_once() -> None:
             (
                 'queue "made": http_target: url is "http://localhost/a?b c": it must consist of '
                 "printable ASCII characters without spaces; percent-encode others"
+            ),
+        ),
+        (
+            QueueSettings(
+                name="made",
+                http_target=HttpTarget(scheme="https", host="api", port=8080, query="b c"),
+            ),
+            (
+                'queue "made": http_target: url is "https://api:8080/?b c": it must consist of '
+                "printable ASCII characters without spaces; percent-encode others"
+            ),
+        ),
+        (
+            QueueSettings(name="made", http_target=HttpTarget(path="a#b")),
+            (
+                'queue "made": http_target: url is "http://localhost/a#b": it cannot have a '
+                "fragment (#)"
+            ),
+        ),
+        (
+            QueueSettings(name="made", http_target=HttpTarget(method="BREW")),
+            (
+                'queue "made": http_target: method is "BREW": use DELETE, GET, HEAD, OPTIONS, '
+                "PATCH, POST, PUT"
+            ),
+        ),
+        (
+            QueueSettings(name="made", http_target=HttpTarget(headers=(("a", "b\n"),))),
+            (
+                'queue "made": http_target: header a is "b\\n": use characters of ISO 8859-1 '
+                "without line breaks and other control characters"
             ),
         ),
         (
