@@ -194,9 +194,11 @@ class EventLog:
         if not counted:
             self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += size
         recent_usec = usec - MINUTE_USEC
-        while self._count > self._old_kept and len(self.operations) > 1:
-            if self._count <= self._kept and self.operations[0].usec >= recent_usec:
-                break
+        while (
+            self._count > self._old_kept
+            and len(self.operations) > 1
+            and (self._count > self._kept or self.operations[0].usec < recent_usec)
+        ):
             self._count -= len(self.operations.popleft().names)
         if len(self._flow) > _FLOW_MINUTES:
             first = next(iter(self._flow))
@@ -238,7 +240,7 @@ class EventLog:
     def _walk_since(self, usec: int) -> Iterator[Operation]:
         for each in reversed(self.operations):
             if each.usec <= usec:
-                break
+                return
             if each.size:
                 yield each
 

@@ -327,7 +327,7 @@ def walk(
     page: int,
     state: TaskState | None = None,
     tag: str | None = None,
-    after: tuple[int, int] | None = None,
+    after: Task | tuple[int, int] | None = None,
 ) -> Iterator[Task]:
     """Yield the tasks of a queue as `list_tasks` does, reading a page of them at a time."""
     while True:
@@ -335,7 +335,7 @@ def walk(
         yield from tasks
         if len(tasks) < page:
             return
-        after = tasks[-1][:2]
+        after = tasks[-1]
 
 
 def lost_payload(task: Task) -> bool:

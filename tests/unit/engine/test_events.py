@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pullqueue import EventKind, Task
 from pullqueue.engine.events import (
     MINUTE_USEC,
@@ -14,6 +16,7 @@ from pullqueue.engine.events import (
     collect_events,
     count_leases,
 )
+from pullqueue.tasks import AttemptResult
 
 
 def task(name: str, retry_count: int = 0) -> Task:
@@ -37,6 +40,18 @@ def test_the_flow_outlives_the_record() -> None:
     assert set(map(tuple, (counts.items() for counts in flow.values()))) == {
         ((EventKind.ADDED, 1),)
     }
+
+
+def test_failures_at_one_time_are_counted_by_their_results() -> None:
+    """Also by those that cannot be ordered, in the minute of their time."""
+    log = EventLog(1)
+    results = [AttemptResult(500, "busy", fault) for fault in (None, 7)]
+    for result in results:
+        log.count_failed(Counter({MINUTE_USEC + 5: 2}), result)
+
+    assert log.count_failures(0) == dict.fromkeys(results, 2)
+    kinds = (EventKind.ATTEMPT_STARTED, EventKind.ATTEMPT_FAILED)
+    assert log.count_flow(0) == {MINUTE_USEC: dict.fromkeys(kinds, 4)}
 
 
 def test_all_that_is_recorded_is_in_the_flow_for_any_time() -> None:

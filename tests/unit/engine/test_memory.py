@@ -8,6 +8,7 @@ import sys
 from itertools import islice
 
 import pytest
+from tables import each_row
 
 from pullqueue import Emulator, Task
 from pullqueue.engine.memory import index
@@ -89,6 +90,13 @@ class TestNameIndex:
 
 
 class TestLeaseCounter:
+    def test_the_tasks_of_a_second_are_counted_together(self) -> None:
+        counter = LeaseCounter()
+        for usec in (0, SECOND - 1, SECOND):
+            counter.add(usec, 2)
+
+        assert counter.seconds() == [(0, 4), (1, 2)]
+
     def test_no_more_than_an_hour_of_seconds_is_kept(self) -> None:
         counter = LeaseCounter()
         for second in range(10_000):
@@ -164,17 +172,22 @@ def compare(made: OrderedIndex[Entry], model: list[Entry], chance: random.Random
 
 def test_chunks_are_split_into_halves() -> None:
     made: OrderedIndex[Entry] = OrderedIndex()
+    counts = []
     for sequence in range(5000):
         made.add([(0, sequence)])
+        counts.append(len(made._chunks))
 
+    assert counts[1023:1025] == [1, 3]
     assert len(made._chunks) <= 10
     assert [len(chunk) for chunk in made._chunks[:-1]] == [512] * (len(made._chunks) - 1)
 
 
-def test_the_names_of_restored_tasks_were_given() -> None:
+@each_row("is_restored", [False, True])
+def test_the_names_of_added_and_restored_tasks_were_given(*, is_restored: bool) -> None:
     emulator = Emulator.from_text("queue:\n- name: q\n  mode: pull\n")
     emulator.queue("q").add(name="one")
-    emulator.restore(emulator.export())
+    if is_restored:
+        emulator.restore(emulator.export())
 
     names = emulator.store._queues["q"].names  # type: ignore[attr-defined]
     names.tombstone(("one",), 1)

@@ -89,7 +89,7 @@ class OrderedIndex(Generic[Entry]):
             if position == len(self._chunks):
                 self._append(run[start:])
                 return
-            end = bisect_left(run, self._lasts[position], start + 1)
+            end = bisect_left(run, self._lasts[position])
             _insert(self._chunks[position], run[start:end])
             self._split(position)
             start = end
@@ -100,7 +100,7 @@ class OrderedIndex(Generic[Entry]):
         start = 0
         while start < len(run):
             position = bisect_left(self._lasts, run[start])
-            end = bisect_right(run, self._lasts[position], start + 1)
+            end = bisect_right(run, self._lasts[position])
             chunk = self._chunks[position]
             _delete(chunk, run[start:end])
             if chunk:
@@ -110,11 +110,11 @@ class OrderedIndex(Generic[Entry]):
             start = end
 
     def _append(self, run: Sequence[Entry]) -> None:
-        if not self._chunks:
-            self._chunks.append([])
-            self._lasts.append(run[-1])
-        self._chunks[-1].extend(run)
-        self._lasts[-1] = run[-1]
+        if self._chunks:
+            self._chunks[-1].extend(run)
+        else:
+            self._chunks.append([*run])
+        self._lasts[-1:] = run[-1:]
         self._split(len(self._chunks) - 1)
 
     def _split(self, position: int) -> None:
