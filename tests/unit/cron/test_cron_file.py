@@ -78,7 +78,7 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
         ),
         (f"{BACKOFF}3601\n", "5:5: min_backoff_seconds is 3601, and max_backoff_seconds is 3600: "),
         ("", "1:1: there is no `cron:`: write it, and the jobs as a list under it"),
-        ("queue: []", "1:1: there is no `cron:`: write it, and the jobs as a list under it"),
+        ("\nqueue: []", "2:1: there is no `cron:`: write it, and the jobs as a list under it"),
         ("<cronentries/>", "1:1: this looks like cron.xml, not YAML: convert it with `gcloud beta"),
         ("cron: 7", '1:7: `cron` is "7": it must be a list of jobs'),
         ("cron: [7]", '1:8: a job is "7": it must have `url` and `schedule`'),
@@ -178,6 +178,7 @@ JOB = ("cron", 2)
                 JOB,
             ],
         ),
+        ("", [()]),
         ("application: x\ncron: 7", [("application",), ("cron",)]),
         ("cron:\n" + 251 * "- {url: /a, schedule: every 1 hours}\n", [("cron",)]),
     ],
@@ -186,7 +187,9 @@ def test_each_fault_has_the_path_of_what_is_wrong(
     text: str, paths: list[tuple[str | int, ...]]
 ) -> None:
     result = read_cron(text, "cron.yaml")
-    assert [each.path for each in result.reports["invalid-cron"]] == paths
+    reports = result.reports["invalid-cron"]
+    assert [each.path for each in reports] == paths
+    assert all(each.at.end <= len(text) for each in reports)
     assert result.source.file == "cron.yaml"
 
 

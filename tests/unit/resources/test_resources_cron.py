@@ -18,6 +18,7 @@ from stores import store_url
 from pullqueue import Emulator, ManualClock, TransientError
 from pullqueue.address import SplitUrl
 from pullqueue.cli import _process
+from pullqueue.clock import from_usec
 from pullqueue.cron.file import parse_cron
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.store import CronRun, StoreFactory
@@ -278,8 +279,6 @@ def test_an_interval_begins_when_the_run_has_ended(
     clock.advance(600)
     until(lambda: app.received)
     assert cron.jobs()[0]["running"]
-    # The end of the process waits for none of them.
-    assert all(each.daemon for each in threading.enumerate() if "pullqueue cron" in each.name)
     clock.advance(300)
     app.released.set()
     cron.settle()
@@ -377,7 +376,7 @@ class TestFailures:
 
         class Store(MemoryStore):
             def record_cron_run(self, key: str, run: CronRun) -> None:
-                reasons.append(run.reason)
+                runs.append((from_usec(run.started_usec).hour, run.reason))
                 if run.status == 200:
                     raise TransientError("the store does not respond")
 
@@ -390,7 +389,7 @@ class TestFailures:
                 return super().of(target)
 
         broken: list[str | None] = []
-        reasons: list[str | None] = []
+        runs: list[tuple[int, str | None]] = []
         emulator = Emulator.from_text("queue: []", clock=clock, store=Store)
         jobs = parse_cron(f"cron:\n{HOURLY}")
         with (
@@ -405,7 +404,7 @@ class TestFailures:
             assert cron.jobs()[0]["last"]["status"] == 200
         # As it would be after the end of the process.
         interrupted = "it was interrupted"
-        assert reasons == [None, interrupted, bug, interrupted, None]
+        assert runs == [(0, None), (1, interrupted), (1, bug), (2, interrupted), (2, None)]
 
         key = "every 1 hours synchronized, UTC: default /hourly"
         assert logged(caplog) == [
@@ -462,9 +461,12 @@ class TestRunNow:
 
     def test_a_running_job_is_not_started_again(self, serve: Serve, app: PushApp) -> None:
         cron = serve("- {url: /slow, schedule: every 1 hours}")
-        for started in (True, False):
-            reply = cron.client.post("/cron/run", {"job": "/slow"})
-            assert reply.body == {"started": started, "number": 1}
+        runner = cron.server.state.cron
+        assert runner.run_now(runner.states[0])
+        # The end of the process waits for none of them.
+        assert all(each.daemon for each in threading.enumerate() if "pullqueue cron" in each.name)
+        reply = cron.client.post("/cron/run", {"job": "/slow"})
+        assert reply.body == {"started": False, "number": 1}
         app.released.set()
         cron.settle()
 
