@@ -106,15 +106,24 @@ class GrpcApi:
         data = self.send(method, message.SerializeToString())
         return dict(MessageToDict(message_class(method.version, method.response).FromString(data)))
 
-    def send(self, method: Method, data: bytes) -> bytes:
-        """Send the bytes of a request, routed by any name, and return those of the response."""
-        routing = ("x-goog-request-params", f"{method.field}=projects%2Fany")
+    def send(
+        self,
+        method: Method,
+        data: bytes,
+        *,
+        metadata: tuple[tuple[str, str], ...] | None = None,
+        timeout: float | None = 30,
+    ) -> bytes:
+        """Send the bytes of a request, routed by any name, and return those of the response.
+
+        Metadata that are given replace the routing, and the token.
+        """
+        if metadata is None:
+            routing = ("x-goog-request-params", f"{method.field}=projects%2Fany")
+            metadata = (*self._metadata, routing)
+        call = self.channel.unary_unary(f"/{method.service}/{method.name}")
         try:
-            return bytes(
-                self.channel.unary_unary(f"/{method.service}/{method.name}")(
-                    data, metadata=(*self._metadata, routing), timeout=30
-                )
-            )
+            return bytes(call(data, metadata=metadata, timeout=timeout))
         except grpc.RpcError as error:
             trailers = dict(error.trailing_metadata() or ())
             status = Status.FromString(trailers.get("grpc-status-details-bin", b""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -126,7 +126,8 @@ def _handler(find_service: FindService, method: Method) -> Callable[[bytes, Any]
             if malformed is not None:
                 raise malformed
             calling = called_by(Caller(origin, context.peer().rpartition(":")[2], touched))
-            _check_front_end(method, metadata, service.now(), context.time_remaining())
+            routing = metadata[_ROUTING_HEADER]
+            _check_front_end(method, routing, service.now(), context.time_remaining())
             with call_deadline(compute_deadline_usec(context.time_remaining())), calling:
                 response = service.call(method, message, caller=caller)
         except PullQueueError as error:
@@ -163,7 +164,7 @@ def _project(name: str) -> str:
 
 
 def _check_front_end(
-    method: Method, metadata: Mapping[str, str], now: datetime, remaining_seconds: float | None
+    method: Method, routing: str, now: datetime, remaining_seconds: float | None
 ) -> None:
     """Check what Google's front end checks of each call, before the service.
 
@@ -181,7 +182,7 @@ def _check_front_end(
         )
     if method.mixin or not method.resource:
         return
-    routed = dict(parse_qsl(metadata.get(_ROUTING_HEADER, "")))
+    routed = dict(parse_qsl(routing))
     # Recorded (google-cloud-node#4799): for the queue of BufferTask the text wants `name`.
     field = "name" if method.name == BUFFER_TASK else method.field
     if not routed.get(method.field) and not routed.get(field):

@@ -282,7 +282,11 @@ class TestPolicies:
 
         assert call_as(OTHER)("GetIamPolicy", resource=MADE)["bindings"] == BINDINGS
         assert call_as(OTHER)("SetIamPolicy", resource=MADE, policy={}) == {"etag": NO_POLICY}
-        with refused("PERMISSION_DENIED", "as user_email to the queue's acl in queue.yaml"):
+        advice = (
+            "as user_email to the queue's acl in queue.yaml, or let one of its users call "
+            r"SetIamPolicy\)$"
+        )
+        with refused("PERMISSION_DENIED", advice):
             call_as(OTHER)("SetIamPolicy", resource=MADE, policy={"bindings": BINDINGS})
 
     def test_a_policy_with_another_etag_is_not_set(self, call_as: CallAs) -> None:

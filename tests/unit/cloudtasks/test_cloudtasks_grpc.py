@@ -352,18 +352,17 @@ def test_what_a_call_took_on_its_way_is_not_taken_from_its_deadline(
     assert compute_deadline_usec(remaining) == deadline * 1e6
 
 
-NAMED = "projects/app/locations/us-central1/queues/pull"
-
-
-def call_of(grpc_api: GrpcApi, *, timeout: float | None, routing: str | None) -> str:
-    """Return the status and text of a GetQueue."""
+def answer_of(
+    grpc_api: GrpcApi, method: str, named: str, *, routing: str | None, timeout: float | None = 30
+) -> str:
+    """Return the status, text and advice of a call on what is named, with a routing header."""
+    called = find_method(VERSIONS["v2beta3" if method == "BufferTask" else "v2beta2"], method)
+    request = message_class(called.version, called.request)(**{called.field: named})
     metadata = () if routing is None else (("x-goog-request-params", routing),)
-    request = message_class("v2beta2", "GetQueueRequest")(name=NAMED)
-    method = grpc_api.channel.unary_unary("/google.cloud.tasks.v2beta2.CloudTasks/GetQueue")
     try:
-        method(request.SerializeToString(), metadata=metadata, timeout=timeout)
-    except grpc.RpcError as error:
-        return f"{error.code().name}: {error.details()}"
+        grpc_api.send(called, request.SerializeToString(), metadata=metadata, timeout=timeout)
+    except ApiRefused as refusal:
+        return str(refusal)
     return "OK"
 
 
@@ -372,21 +371,35 @@ def test_a_deadline_is_at_most_30_seconds_ahead(
     grpc_api: GrpcApi, timeout: float | None, *, far: bool
 ) -> None:
     """As recorded; whoever sets none is answered."""
-    answer = call_of(grpc_api, timeout=timeout, routing=f"name={NAMED}")
+    answer = answer_of(grpc_api, "GetQueue", PULL, routing=f"name={PULL}", timeout=timeout)
 
-    text = r"INVALID_ARGUMENT: The request deadline is 2025-12-31T16:00:3[01]\S*-08:00\. The "
-    assert re.match(text if far else "^OK$", answer), answer
+    text = (
+        r"INVALID_ARGUMENT: The request deadline is 2025-12-31T16:00:3[01]\S*-08:00\. The deadline "
+        r"cannot be more than 30s in the future\. \(the call has a deadline of 31 seconds: pass a "
+        r"timeout of 30 seconds or less\)"
+    )
+    assert re.fullmatch(text if far else "OK", answer), answer
+
+
+def not_routed(field: str, wanted: str) -> str:
+    """Return how a call on a queue is refused that is not routed by a field."""
+    return (
+        'INVALID_ARGUMENT: "x-goog-request-params" header is either missing or misformatted. '
+        f'"x-goog-request-params" must contain "{wanted}=projects/[projectname]/locations/'
+        f"[location]/queues/[name]\" (send x-goog-request-params with {field}, as Google's clients "
+        "do)"
+    )
 
 
 @each_row(
     ("routing", "found"),
     [
-        (f"name={quote(NAMED, '')}", True),
-        (f"name={NAMED}", True),
-        (f"other=x&name={NAMED}", True),
-        (f"parent={NAMED}", False),
+        (f"name={quote(PULL, '')}", True),
+        (f"name={PULL}", True),
+        (f"other=x&name={PULL}", True),
+        (f"parent={PULL}", False),
         ("name=", False),
-        (NAMED, False),
+        (PULL, False),
         ("", False),
         (None, False),
     ],
@@ -395,50 +408,36 @@ def test_a_call_names_its_resource_in_the_metadata(
     grpc_api: GrpcApi, routing: str | None, *, found: bool
 ) -> None:
     """By which production routes it; libraries were released that forgot it."""
-    answer = call_of(grpc_api, timeout=30, routing=routing)
+    answer = answer_of(grpc_api, "GetQueue", PULL, routing=routing)
 
-    assert (
-        answer == "OK"
-        if found
-        else answer
-        == (
-            'INVALID_ARGUMENT: "x-goog-request-params" header is either missing or misformatted. '
-            '"x-goog-request-params" must contain '
-            '"name=projects/[projectname]/locations/[location]/queues/[name]"'
-        )
-    )
+    assert answer == ("OK" if found else not_routed("name", "name"))
 
 
 def test_a_call_below_a_queue_is_routed_by_its_parent(grpc_api: GrpcApi) -> None:
-    request = message_class("v2beta2", "ListTasksRequest")(parent=NAMED)
-    method = grpc_api.channel.unary_unary("/google.cloud.tasks.v2beta2.CloudTasks/ListTasks")
-    metadata = (("x-goog-request-params", f"name={NAMED}"),)
+    answer = answer_of(grpc_api, "ListTasks", PULL, routing=f"name={PULL}")
 
-    with pytest.raises(grpc.RpcError) as caught:
-        method(request.SerializeToString(), metadata=metadata, timeout=30)
+    assert answer == not_routed("parent", "parent")
 
-    text = 'must contain "parent=projects/[projectname]/locations/[location]/queues/[name]"'
-    assert text in caught.value.details()
+
+@each_row(("method", "named"), [("GetLocation", LOCATION), ("UploadQueueYaml", "app")])
+def test_a_call_of_another_service_or_without_a_resource_is_not_routed(
+    grpc_api: GrpcApi, method: str, named: str
+) -> None:
+    assert "x-goog-request-params" not in answer_of(grpc_api, method, named, routing=None)
 
 
 @pytest.mark.parametrize(
-    ("routing", "refused"),
-    [(None, True), (f"parent={NAMED}", True), (f"name={NAMED}", False), (f"queue={NAMED}", False)],
+    ("routing", "is_routed"),
+    [(None, False), (f"parent={PUSH}", False), (f"name={PUSH}", True), (f"queue={PUSH}", True)],
 )
 def test_a_buffered_task_is_routed_by_name_or_queue(
-    grpc_api: GrpcApi, routing: str | None, *, refused: bool
+    grpc_api: GrpcApi, routing: str | None, *, is_routed: bool
 ) -> None:
     """Production's text wants `name`, though the field is `queue`; what is routed has no URL."""
-    metadata = () if routing is None else (("x-goog-request-params", routing),)
-    request = message_class("v2beta3", "BufferTaskRequest")(queue=NAMED.replace("pull", "push"))
-    method = grpc_api.channel.unary_unary("/google.cloud.tasks.v2beta3.CloudTasks/BufferTask")
+    answer = answer_of(grpc_api, "BufferTask", PUSH, routing=routing)
 
-    with pytest.raises(grpc.RpcError) as caught:
-        method(request.SerializeToString(), metadata=metadata, timeout=30)
-
-    text = 'must contain "name=projects/[projectname]/locations/[location]/queues/[name]"'
-    assert (text in caught.value.details()) == refused
-    advice = (
-        "has no URL for its tasks: set http_target.uri_override.host, by CreateQueue or UpdateQ"
+    no_url = (
+        'FAILED_PRECONDITION: queue "push" has no URL for its tasks: set '
+        "http_target.uri_override.host, by CreateQueue or UpdateQueue"
     )
-    assert (advice in caught.value.details()) != refused
+    assert answer == (no_url if is_routed else not_routed("queue", "name"))

@@ -194,6 +194,7 @@ refuse(
         {"readMask": "color"},
         'read_mask is "color": use fields of name, app_engine_http_queue, .*, type, stats$',
     ),
+    ({"readMask": "stats,color"}, 'read_mask is "stats,color": use fields of'),
     name=PUSH,
 )
 refuse(
