@@ -113,8 +113,7 @@ def check_service_fault(call: str, error: object) -> None:
             f"{quoted(call)} is a call to a service of App Engine's SDK, which this test does not "
             "use: add the fixture pullqueue_sdk"
         )
-    rpcs.check_service_call(call)
-    rpcs.make_service_error(call.partition(".")[0], error)
+    rpcs.check_service_call(call, error)
 
 
 def advance(clock: MovableClock, usec: int, deadline_usec: int | None) -> None:

@@ -159,11 +159,14 @@ class _FailingStub:
 _patch = patch.object(apiproxy_rpc.RPC, "_MakeCallImpl", _make_call)
 
 
-def check_service_call(name: str) -> None:
+def check_service_call(name: str, error: object) -> None:
     """Check a call such as `datastore_v3.Commit`: its service has a stub, which knows it.
+
+    `error` is one with which it is to fail; None is the default.
 
     Raises:
         ValueError: it has no stub, or the stub does not know the call.
+        TypeError: it is not an error of App Engine's SDK.
     """
     service, _, method = name.partition(".")
     stub = registered_stubs().get(service)
@@ -176,6 +179,7 @@ def check_service_call(name: str) -> None:
     if known and method not in known:
         calls = [f"{service}.{each}" for each in known]
         raise ValueError(f"there is no call {quoted(name)}: {did_you_mean(name, calls)}")
+    make_service_error(service, error)
 
 
 def flush_memcache(*, only_locks: bool = False) -> None:

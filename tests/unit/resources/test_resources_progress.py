@@ -202,6 +202,9 @@ add three 5; pause three -> paused 5: warning
 it is paused: 5 due tasks wait until it is resumed, then 3 can start, and the others when attempts
 end
 
+add one; jump 1; start one; jump 59 -> concurrency 1: warning
+1 due task waits for the running attempt to end: max_concurrent_requests is 1
+
 pause zero; add zero -> paused 1, rate 0 1: warning
 it is paused: 1 due task waits until it is resumed; its rate is 0: 1 due task waits until
 queue.yaml has another rate
@@ -367,6 +370,21 @@ add pull 3; jump 59; lease 1 300 -> few leased 2: info
 
 add pull 3; jump 60; lease 1 300 -> few leased 2: warning
 2 tasks are available, workers leased 1 in the last minute, none was deleted
+
+add pull; lease 1 10; jump 11 -> leases expire 1: warning
+workers leased 1 in the last minute, 1 lease expired, none was deleted: see why workers do not
+finish, or lease for longer
+
+add pull 2; lease 2 100; jump 101 -> no worker 2, leases expire 2: warning
+no worker has leased in the last minute: 2 tasks are available; 2 leases expired in the last
+minute, none was deleted: see why workers do not finish, or lease for longer
+
+add pull; lease 1 10; jump 11; done 1 -> : info
+
+add pull; lease 1 10; jump 11; purge pull -> : info
+
+add pull; lease 1 10; jump 11; pause pull -> paused 1: warning
+it is paused: 1 due task waits until it is resumed, then workers can lease it
 
 add pull; lease 1 300 -> leased 1: info
 1 task is leased, none is available: its lease ends in 5 min (`pullqueue clock advance 300s`)
@@ -638,6 +656,17 @@ def test_faults_that_can_trigger_on_the_next_attempts_are_named(
     attempt(push, 200)  # no failure of the last minute, but a task that has failed
     expected = Cause(reason="faults", severity="info", count=3, text=text)
     assert of(state, "push").causes[-1] == expected
+
+
+def test_what_was_done_in_the_last_minute_is_counted(state: ServerState, pull: Queue) -> None:
+    pull.add_many([NewTask()] * 3)
+    pull.delete_tasks(pull.lease_tasks(60, 2)[:1])
+    for status in (200, 200, 200, 500):
+        attempt(state.emulator.queue("push"), status)
+
+    found = [of(state, name) for name in ("pull", "push")]
+    counts = [(each.leased, each.done, each.delivered, each.failed) for each in found]
+    assert counts == [(2, 1, 0, 0), (0, 3, 3, 1)]
 
 
 def test_a_queue_says_since_when_its_attempts_fail(

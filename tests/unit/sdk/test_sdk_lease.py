@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from sdk_calls import call, pull
 
 from pullqueue import Emulator, EventKind, InvalidTaskNameError, ManualClock, SystemClock
 from pullqueue.clock import from_usec, to_usec
+from pullqueue.engine.interceptors import QueueCall
+from pullqueue.faults.fault import CallNext
 from pullqueue.sdk.imports import apiproxy_errors, taskqueue
 from pullqueue.testing import assert_exhausted, exhaust
 
@@ -85,6 +88,41 @@ class TestModify:
 
         with pytest.raises(Exception, match="if another worker has leased it since"):
             call("ModifyTaskLease", queue_name=b"pull", lease_seconds=1, **fields)
+
+    @pytest.mark.parametrize(("eta_usec", "is_held"), [(2**51, False), (2**51 + 1, True)])
+    def test_an_eta_may_be_off_where_a_float_of_seconds_misses_microseconds(
+        self, clock: ManualClock, eta_usec: int, *, is_held: bool
+    ) -> None:
+        """From 2**51 on, as the client has it."""
+        clock.move_to_usec(eta_usec - 60_000_000)
+        add(b"work", name="task")
+        taskqueue.Queue("pull").lease_tasks(60, 1)
+        fields = {"queue_name": b"pull", "task_name": b"task", "eta_usec": eta_usec - 1}
+
+        with nullcontext() if is_held else pytest.raises(apiproxy_errors.ApplicationError):
+            call("ModifyTaskLease", lease_seconds=1, **fields)
+
+    @pytest.mark.parametrize("clock", [ManualClock(YEAR_2045)])
+    def test_a_lease_that_another_worker_gets_meanwhile_is_refused(
+        self, clock: ManualClock, emulator: Emulator
+    ) -> None:
+        """While it is looked up, where an eta may be off."""
+        queue = taskqueue.Queue("pull")
+        add(b"work")
+        (task,) = queue.lease_tasks(60, 1)
+
+        def lease_between(made: QueueCall, call_next: CallNext) -> object:
+            found = call_next()
+            if made.verb == "get_task":
+                clock.advance(60)
+                emulator.queue("pull").lease_tasks(60, 1)
+            return found
+
+        with (
+            emulator.interceptors.installed(lease_between),
+            pytest.raises(taskqueue.TaskLeaseExpiredError),
+        ):
+            queue.modify_task_lease(task, 1)
 
     def test_deleted_and_unknown_tasks_are_distinguished(self) -> None:
         queue = taskqueue.Queue("pull")

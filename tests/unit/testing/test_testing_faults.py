@@ -494,6 +494,12 @@ NOT_AN_ERROR = " is not an error of pullqueue or of .* such as pullqueue\\."
         (fail("add", status=503), ValueError, "status is 503, and add has none"),
         (fail("attempt", status=99), ValueError, "status is 99: the status of a failed attempt is"),
         (fail("add", queues=[]), ValueError, r"queues is \[\]: expected `array` of length >= 1"),
+        (
+            fail("add", queues="work"),
+            TypeError,
+            r'^queues is "work": pass a list, queues=\["work"\]$',
+        ),
+        (fail("add", queues=7), TypeError, r"^queues is 7: pass a list, queues=\[7\]$"),
         (fail("add", queues=["works"]), UnknownQueueError, '^queue "works" is not in '),
         (fail("attempt", url=""), ValueError, "^url is : expected `str` of length >= 1"),
         (fail("attempt", url=7), ValueError, "^url is 7: expected `str`, got `int`"),
