@@ -209,6 +209,8 @@ def test_rules_are_found_by_name_code_and_the_beginning_of_codes() -> None:
 
 def test_near_rules_are_proposed() -> None:
     assert no_such_rule("rate-fromat") == 'unknown rule "rate-fromat": did you mean `rate-format`?'
+    assert no_such_rule("208") == 'unknown rule "208": did you mean `QY208`?'
+    assert no_such_rule("Email") == 'unknown rule "Email": did you mean `acl-email-format`?'
     assert no_such_rule("zzzz") == 'unknown rule "zzzz": see `pullqueue explain --list`'
 
 

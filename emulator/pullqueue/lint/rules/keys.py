@@ -324,7 +324,7 @@ def wrong_type(view: View) -> Iterator[Report]:
 
 def _wanted(path: Path) -> str:
     schema = schema_at(path)
-    types = schema.get("type", "string")
+    types = schema.get("type", ())
     if "object" in types:
         return f"a mapping with keys such as `{next(iter(schema['properties']))}`"
     return "a list" if "array" in types else "a single value"

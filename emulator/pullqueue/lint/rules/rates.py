@@ -47,7 +47,7 @@ def find_rates(view: View) -> Iterator[tuple[Entry, float]]:
     """Yield the rates that can be read, in tasks per second, except those on pull queues."""
     for queue in view.queues:
         entry = queue.get("rate")
-        rate = parse_rate(entry.text or "") if entry and queue.mode != "pull" else None
+        rate = parse_rate(str(entry.text)) if entry and queue.mode != "pull" else None
         if entry and rate:
             yield entry, rate.per_second
 

@@ -72,7 +72,7 @@ def _readable_as_others(view: View) -> Iterator[Entry]:
     for queue in view.queues:
         for entry in _retry_entries(queue, *find_keys("number", RETRY)):
             scalar = entry.scalar
-            if scalar and scalar.kind == "int" and entry.text != scalar.text.lstrip("+"):
+            if scalar and scalar.kind == "int" and entry.text != scalar.text.removeprefix("+"):
                 yield entry
 
 
@@ -144,7 +144,7 @@ def integer_coerced(view: View) -> Iterator[Report]:
             scalar, integer = entry.scalar, entry.integer
             if scalar is None or integer is None or scalar.style:
                 continue
-            if scalar.text.lstrip("+") != str(integer):
+            if scalar.text.removeprefix("+") != str(integer):
                 text, number = shorten(scalar.text), shorten(str(integer))
                 message = f"App Engine reads `{text}` as {number}: write the intended number"
                 fix = write_fix(scalar, str(integer), safe=True)
