@@ -33,8 +33,8 @@ class PushAddresses:
 
     def __init__(self, options: Iterable[str] = ()) -> None:
         """Parse `[TARGET=]URL`, as in `--push-to`; raise like `replace`."""
-        self._addresses: dict[str | None, SplitUrl] = {}
-        self.awaited: frozenset[str] = frozenset()
+        self._addresses: dict[str | None, SplitUrl]
+        self.awaited: frozenset[str]
         """The origins to which nothing is sent yet, since the app does not listen there."""
         self.proof: Mapping[str, str] = {}
         """A header that services of App Engine get beside those of production."""
@@ -208,7 +208,7 @@ def _find_problem(address: str) -> str | None:
     url = urlsplit(address)
     problems = {
         "it cannot have a user name or password": "@" in url.netloc,
-        "its host is only a number": url.port is None and (url.hostname or "").isdecimal(),
+        "its host is only a number": url.port is None and str(url.hostname).isdecimal(),
         "it cannot have a query or a fragment": url.query or url.fragment,
         "it must consist of printable ASCII characters without spaces": not _PATH.fullmatch(
             address

@@ -288,7 +288,7 @@ def base_headers(request: HttpRequest, body: bytes) -> dict[str, str]:
     """Return the headers of every attempt: those of the user, and defaults of the service."""
     headers = _user_headers(request)
     given = {name.lower(): name for name in headers}
-    agent = headers.pop(given.get("user-agent", ""), None)
+    agent = headers.pop(given["user-agent"]) if "user-agent" in given else None
     if request.is_http_target:
         # Documented: a Content-Type is not set for HTTP tasks.
         return headers | {"User-Agent": CLOUD_TASKS_USER_AGENT}

@@ -40,7 +40,10 @@ def test_java_reader_knows_fewer_keys() -> None:
 @each_row(
     ("rule", "text", "in_sdk"),
     [
-        ("push-key-on-pull", "queue:\n- name: a\n  mode: pull\n  rate: 5/s\n", Severity.WARNING),
+        *(
+            ("push-key-on-pull", f"queue:\n- name: a\n  mode: pull\n  {line}\n", Severity.WARNING)
+            for line in ("rate: 5/s", "rate: 0", "rate: 0/s", "bucket_size: 0")
+        ),
         ("application-ignored", f"application: a\n{PUSH}", Severity.INFO),
         ("rate-bare-zero", PUSH.replace("5/s", "0"), Severity.WARNING),
         ("rate-bare-zero", PUSH.replace("5/s", "'0'"), Severity.WARNING),

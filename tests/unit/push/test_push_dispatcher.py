@@ -18,7 +18,7 @@ from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Claim
-from pullqueue.errors import TransientError
+from pullqueue.errors import TransientError, UnknownQueueError
 from pullqueue.faults.declaration import Faults
 from pullqueue.push.attempt import Attempt, RunningAttempt
 from pullqueue.push.dispatcher import Dispatcher, why_not_sent
@@ -42,6 +42,13 @@ queue:
   rate: 0/s
 - name: pull
   mode: pull
+"""
+LATE = """
+queue:
+- name: web
+  rate: 100/s
+  bucket_size: 1
+  max_concurrent_requests: 500
 """
 OK = PushResponse(200)
 FAILED = PushResponse(500)
@@ -108,6 +115,19 @@ class TestWhatMayStart:
         clock.advance(60)
         assert len(dispatcher.find_startable(web, 9)) == 2
         assert len(Dispatcher(emulator, rates=False).find_startable(web, 9)) == 6
+
+    @pytest.mark.parametrize(("options", "count"), [({}, 1), ({"late_seconds": 1}, 100)])
+    def test_who_looks_late_starts_as_many_as_there_were(
+        self, clock: ManualClock, options: dict[str, Any], count: int
+    ) -> None:
+        """If that is asked for."""
+        emulator = Emulator.from_text(LATE, clock=clock)
+        web, dispatcher = emulator.queue("web"), Dispatcher(emulator, **options)
+        add(web, "a")
+        attempt(dispatcher, web, "a", OK)
+        clock.advance(60)
+
+        assert dispatcher.count_allowed(web) == count
 
     def test_no_more_attempts_run_at_once_than_max_concurrent_requests(
         self, emulator: Emulator, web: Queue
@@ -246,13 +266,14 @@ class TestOutcomes:
         self, emulator: Emulator, other: Queue, clock: ManualClock
     ) -> None:
         other.add(b"x", name="a", request=HttpRequest("/mail"))
-        dispatcher = Dispatcher(emulator)
+        dispatcher = Dispatcher(emulator, app_host="guestbook.appspot.com")
         clock.advance(5)
 
         done = attempt(dispatcher, other, "a", PushResponse(204))
 
         assert (done.status, done.outcome, done.number) == (204, "succeeded", 1)
         assert (done.request.url, done.request.body) == ("/mail", b"x")
+        assert done.request.headers["Host"] == "guestbook.appspot.com"
         assert done.started == clock.now()
         assert done.task.eta == clock.now() - timedelta(seconds=5)
         assert repr(done) == (
@@ -352,11 +373,17 @@ class TestOutcomes:
 
     @pytest.mark.parametrize("change", ["delete", "start"])
     def test_a_lost_lease_is_not_renewed(
-        self, emulator: Emulator, other: Queue, clock: ManualClock, change: str
+        self,
+        emulator: Emulator,
+        other: Queue,
+        clock: ManualClock,
+        monkeypatch: pytest.MonkeyPatch,
+        change: str,
     ) -> None:
         """A lease that is older is looked at: what was frozen finds out what was done."""
         add(other, "a")
         running = started(Dispatcher(emulator), other, "a")
+        assert (running.by_call, running.is_lost) == (False, False)
         assert running.is_own(renewed_within=-1)
         assert not running.is_lost
         if change == "delete":
@@ -366,7 +393,8 @@ class TestOutcomes:
             clock.advance(3600)
             started(Dispatcher(emulator), other, "a")
 
-        assert [running.is_own(renewed_within=age) for age in (3600, -1)] == [True, False]
+        monkeypatch.setattr("pullqueue.push.attempt.perf_counter", lambda: running._renewed)
+        assert [running.is_own(renewed_within=age) for age in (0, -1)] == [True, False]
         assert running.is_lost
 
     def test_a_result_that_cannot_be_stored_leaves_the_lease(
@@ -387,22 +415,22 @@ class TestOutcomes:
         assert names(dispatcher.find_startable(other, 9)) == ["abandoned", "lost"]
 
     @pytest.mark.parametrize(
-        ("throttle", "url", "status", "rate"),
+        ("options", "url", "status", "rate"),
         [
-            (True, "/", 503, 1),
-            (False, "/", 503, 2),
-            (True, "/", 429, 2),
-            (True, "http://localhost/", 429, 1),
+            ({"throttle": True}, "/", 503, 1),
+            ({}, "/", 503, 2),
+            ({"throttle": True}, "/", 429, 2),
+            ({"throttle": True}, "http://localhost/", 429, 1),
         ],
     )
     def test_a_status_slows_its_queue_down(
-        self, tmp_path: Path, *, throttle: bool, url: str, status: int, rate: float
+        self, tmp_path: Path, *, options: dict[str, Any], url: str, status: int, rate: float
     ) -> None:
         """Also after a restart."""
         for is_first in (True, False):
             store = open_store(f"sqlite:///{tmp_path}/tasks.db")
             with closing(Emulator.from_text(CONFIG, store=store)) as emulator:
-                web, dispatcher = emulator.queue("web"), Dispatcher(emulator, throttle=throttle)
+                web, dispatcher = emulator.queue("web"), Dispatcher(emulator, **options)
                 if is_first:
                     task = NewTask(name="a", request=HttpRequest(url))
                     verbs.insert(web, [task], absolute_urls=True)
@@ -478,6 +506,26 @@ class TestOutcomes:
 
         assert [first.renew(), second.renew()] == [False, False]
         assert dispatcher.running == [second]
+        add(web, "c")
+        with pytest.raises(TransientError):
+            dispatcher.count_refused(web.get_task("c"), "refused", shortest_seconds=0)
+        assert web.get_task("c").eta == clock.now()
+
+    def test_a_queue_that_is_deleted_meanwhile_has_no_exhausted_task(
+        self, clock: ManualClock
+    ) -> None:
+        class Store(MemoryStore):
+            def finish_attempt(self, task: Task, **options: Any) -> Task:
+                raise UnknownQueueError("deleted", queue_name=task.queue_name)
+
+        emulator = Emulator.from_text(CONFIG, clock=clock, store=Store)
+        web, dispatcher = emulator.queue("web"), Dispatcher(emulator, rates=False)
+        add(web, "a")
+        for _ in range(4):
+            started(Dispatcher(emulator, rates=False), web, "a")
+            clock.advance(3600)
+
+        assert dispatcher.start(web.get_task("a")) is None
 
     @pytest.mark.parametrize(("claim", "tokens"), [(Claim.NEW, 1), (Claim.KEPT, 3)])
     def test_a_new_claim_counts_the_attempts_of_another_server(
@@ -583,6 +631,22 @@ class TestTasksThatWait:
         self.add(other, "goes", 1, "here", eta=first + timedelta(seconds=place - 0.5))
 
         assert ["goes0"] in [self.found(dispatcher, other) for _ in range(5)]
+
+    def test_the_last_of_them_is_looked_at_once_more(self, tmp_path: Path) -> None:
+        """And each page from where the one before has ended."""
+        store = open_store(f"sqlite:///{tmp_path}/tasks.db")
+        with closing(Emulator.from_text(CONFIG, store=store)) as emulator:
+            other, dispatcher = emulator.queue("other"), Dispatcher(emulator)
+            self.add(other, "waits", 400)
+            assert self.found(dispatcher, other) == []
+            looks: list[list[str]] = []
+            for _ in range(3):
+                seen: list[Task] = []
+                dispatcher.find_deliverable(other, 9, seen.append)
+                looks.append(names(seen))
+
+        pages = (range(200, 400), range(0), range(200))
+        assert looks == [[f"waits{number}" for number in page] for page in pages]
 
     def test_a_task_after_them_is_found_once(self, emulator: Emulator, other: Queue) -> None:
         """Each time, though it is on the page of those that are looked at once more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -268,11 +269,15 @@ def test_an_invalid_response_is_none_and_the_reason_says_why(
     assert reason in str(response.reason)
 
 
-def test_a_refused_connection_is_an_attempt_without_response(sender: HttpSender) -> None:
+def test_a_refused_connection_is_an_attempt_without_response(
+    sender: HttpSender, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After one that is refused, but not after one that is late, the address is known to refuse."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
-    late = send(sender, PUSH._replace(deadline_seconds=0), url)
+    with monkeypatch.context() as patch:
+        patch.setattr(http_sender, "perf_counter", lambda: 5.0)
+        late = send(sender, PUSH._replace(deadline_seconds=0), url)
     assert (str(late.reason).endswith("no response within 0 s"), sender.refused) == (True, {})
 
     reason = f"{SplitUrl(url).netloc}: connection refused"
@@ -391,7 +396,12 @@ def test_informational_responses_are_not_final(sender: HttpSender) -> None:
 
 def test_what_follows_a_response_is_not_that_of_the_next_request(sender: HttpSender) -> None:
     complete = b"HTTP/1.1 %d OK\r\nContent-Length: 0\r\n\r\n"
-    with raw_server(answer(complete % 201 + complete % 202), answer(complete % 200)) as url:
+
+    def two(connection: socket.socket) -> None:
+        answer(complete % 201 + complete % 202)(connection)
+        connection.recv(1)
+
+    with raw_server(two, answer(complete % 200)) as url:
         assert [send(sender, PUSH, url).status for _ in range(2)] == [201, 200]
 
 
@@ -430,6 +440,26 @@ def test_a_stop_ends_requests_under_way_without_response() -> None:
         thread.join(60)
 
     assert responses == [PushResponse(None, reason="the server stopped")]
+
+
+def test_a_stop_ends_a_request_whose_connection_is_lost(sender: HttpSender) -> None:
+    stopped = threading.Event()
+
+    def reset(connection: socket.socket) -> None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    def stop() -> bool:
+        [connection] = sender._busy
+        until(lambda: not connection.is_alive())
+        sender.close()
+        stopped.set()
+        return True
+
+    with raw_server(reset) as url:
+        response = sender.send(PUSH, SplitUrl(url), is_valid=stop)
+
+    assert response == PushResponse(None, reason="the server stopped")
+    assert stopped.is_set()
 
 
 @pytest.mark.parametrize("host", ["a..b", f"{'a' * 64}.example", ".", "localhost:99999", "[::1"])
@@ -479,6 +509,7 @@ class TestIdleConnections:
             send(sender, PUSH, url)
         sender.close_idle()
 
+        assert not sender._busy
         until(lambda: descriptors() <= before)  # of the server, too
 
     def test_one_that_is_not_used_is_closed(
@@ -507,11 +538,11 @@ class TestIdleConnections:
             before = descriptors()
             assert {send(sender, PUSH, app.url).status for app in apps} == {200}
             until(lambda: descriptors() - before <= 2 * 64)  # the apps have the other ends
-            for app in (apps[0], apps[-1]):
+            for app in (apps[-64], apps[-1], apps[-65]):
                 send(sender, PUSH, app.url)
 
-        assert len({received.port for received in apps[0].received}) == 2
-        assert len({received.port for received in apps[-1].received}) == 1
+        for place, connections in ((-65, 2), (-64, 1), (-1, 1)):
+            assert len({received.port for received in apps[place].received}) == connections
 
 
 def descriptors() -> int:

@@ -11,6 +11,7 @@ from pullqueue.push.request import (
     PushRequest,
     PushResponse,
     Send,
+    list_targets,
     push_request,
     send_following,
 )
@@ -287,6 +288,21 @@ def test_the_target_is_that_of_the_queue_before_that_of_the_task(
     assert (request.method, request.url, request.body) == ("PUT", url, b"x")
     assert (request.queue_name, request.task_name, request.attempt) == ("web", "t1", 2)
     assert request.deadline_seconds == 30
+
+
+@each_row(
+    ("target", "names"),
+    [
+        (None, (None,)),
+        ("worker", ("worker", "worker")),
+        ("0.v1.worker", ("0.v1.worker", "worker")),
+        (URL, (URL,)),
+    ],
+)
+def test_a_version_is_of_its_service_and_an_origin_of_none(
+    target: str | None, names: tuple[str | None, ...]
+) -> None:
+    assert list_targets(target) == names
 
 
 @each_row(

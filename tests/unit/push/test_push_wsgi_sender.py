@@ -13,6 +13,7 @@ from typing import Any
 
 import flask
 import pytest
+from django.core import signals
 from programs import completed
 
 from pullqueue.push.request import PushRequest, PushResponse
@@ -197,6 +198,21 @@ def test_a_response_that_an_app_of_webapp2_makes_itself_is_kept() -> None:
     response = WsgiSender(webapp2.WSGIApplication([("/mail", Mail)]))(PUSH)
 
     assert (response.status, response.error) == (503, None)
+
+
+def test_an_exception_that_django_hides_is_found() -> None:
+    error = ValueError("broken")
+
+    def app(_: Any, start_response: Any) -> list[bytes]:
+        try:
+            raise error
+        except ValueError:
+            signals.got_request_exception.send(None)
+        start_response("500 Internal Server Error", [])
+        return []
+
+    assert WsgiSender(app)(PUSH) == PushResponse(500, error=error)
+    assert error.__notes__ == [f"({NOTE} django.core.signals.got_request_exception)"]
 
 
 @pytest.mark.slow
