@@ -145,10 +145,11 @@ def test_valid_requests_are_stored_as_given(queue: Queue, request_: HttpRequest)
 def test_an_invalid_request_is_refused_with_value_and_rule(
     queue: Queue, fields: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InvalidTaskError) as excinfo:
-        queue.add(request=HttpRequest(**{"url": "/a", **fields}))
-
-    assert message in str(excinfo.value)
+    request = HttpRequest(**{"url": "/a", **fields})
+    for call in (queue.add_many, queue.check):
+        with pytest.raises(InvalidTaskError) as excinfo:
+            call([NewTask(request=request)])
+        assert message in str(excinfo.value)
     assert queue.list_tasks() == []
 
 

@@ -89,8 +89,7 @@ class MemoryQueue:
         refused: dict[str, type[NameInUseError]] = {}
         accepted: list[NewTask] = []
         for new in new_tasks:
-            entry = None if new.name is None else self.names.get(new.name)
-            if entry is None or new.name is None:
+            if new.name is None or (entry := self.names.get(new.name)) is None:
                 accepted.append(new)
             else:
                 is_tombstone = isinstance(entry, int)
