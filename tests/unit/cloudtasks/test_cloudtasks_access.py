@@ -225,6 +225,18 @@ class TestAccess:
                 call_as(WORKER)("UploadQueueYaml", **uploaded(text))
             assert emulator.config is before
 
+    def test_a_refused_upload_names_a_queue_with_its_own_location(
+        self, clock: ManualClock, tokens: Tokens
+    ) -> None:
+        text = f"queue:\n- name: default\n  rate: 1/s\n  acl:\n  - user_email: {WORKER}\n"
+        emulator = Emulator.from_text(text, clock=clock)
+        emulator.create_queue(QueueSettings(name="made@europe-west1"))
+        client = Client(create_app(emulator, tokens=tokens, acl=True))
+        call = RestApi(client, tokens.issue(WORKER, PLATFORM).text)
+
+        with refused("PERMISSION_DENIED", '"projects/app/locations/europe-west1/queues/made"'):
+            call("UploadQueueYaml", **uploaded(f"total_storage_limit: 1M\n{text}"))
+
     def test_an_upload_of_the_same_file_needs_it_where_it_undoes_something(
         self, call_as: CallAs
     ) -> None:
