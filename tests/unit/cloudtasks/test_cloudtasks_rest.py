@@ -221,7 +221,11 @@ def test_responses_are_indented_unless_pretty_print_is_false(client: Client) -> 
 def test_a_url_of_no_method_is_not_found_or_unimplemented(
     call: RestApi, verb: str, path: str, code: str
 ) -> None:
-    with refused(code):
+    url = f"{verb} /v2beta2/{path}"
+    text = f"no method has {url}: see"
+    if code == "UNIMPLEMENTED":
+        text = f"{url} is not supported by the emulator$"
+    with refused(code, text):
         call.send(verb, path)
 
 
