@@ -464,8 +464,8 @@ def test_the_help_on_faults_names_them_all(run: Run) -> None:
     shown = run("faults add --help").out
 
     assert [name for name in (*KINDS, *CALLS, *ERRORS) if name not in shown] == []
-    text = "empty_leases: Make leases return no tasks, as when they are requested too often."
-    assert text in " ".join(shown.split())
+    text = "empty_leases: Make leases return no tasks, as when they are requested too often. "
+    assert f"{text}expire_leases: Make leases expire while " in " ".join(shown.split())
 
 
 def test_reload_reports_what_changed(run: Run, queue_yaml: Path) -> None:

@@ -63,7 +63,8 @@ def test_a_batch_with_an_invalid_task_adds_nothing(caplog: pytest.LogCaptureFixt
         SKIPPED,
         messages.TaskQueueServiceError.INVALID_ETA,
     ]
-    assert 'queue "pull": a batch of 4 was not added: tag is "' in caplog.text
+    text = r'queue "pull": a batch of 4 was not added: tag is "\xff": use text in UTF-8'
+    assert [record.getMessage() for record in caplog.records] == [text]
     assert taskqueue.Queue("pull").fetch_statistics().tasks == 1
 
 
@@ -77,7 +78,11 @@ def test_a_batch_with_an_invalid_task_adds_nothing(caplog: pytest.LogCaptureFixt
         ([{"eta_usec": 2**62}], 12, "use microseconds since 1970, in the years 1 to 9999"),
         ([{"body": b"x" * 2**20 + b"x"}], 4, "payload has 1048577 bytes"),
         ([{"queue_name": b"nowhere"}], 1, 'queue "nowhere" is not in'),
-        ([{"queue_name": b"push"}], 21, 'queue "push" is a push queue'),
+        (
+            [{"queue_name": b"push"}],
+            21,
+            '"push" is a push queue: add its tasks without method="PULL"',
+        ),
         ([{"mode": 0}], 21, 'queue "pull" is a pull queue: add its tasks with method="PULL"'),
         ([{}] * 101, 18, "101 tasks in one batch"),
     ],
