@@ -150,7 +150,7 @@ class _Connection:
 
     def __init__(self, origin: str, opened: socket.socket) -> None:
         self.origin = origin
-        self.idle_since = 0.0
+        self.idle_since: float
         """When its last request has ended, by `perf_counter`."""
         self._socket = opened
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
@@ -232,11 +232,14 @@ class _Connection:
         return True
 
     def is_alive(self) -> bool:
-        """Return whether an idle connection is open at both ends, and nothing has arrived."""
+        """Return whether an idle connection is open at both ends, and nothing has arrived.
+
+        It is of no more use where something has.
+        """
         self._socket.setblocking(False)  # noqa: FBT003 - the name says it
         try:
-            # Not the method of a TLS socket, which cannot look without reading.
-            socket.socket.recv(self._socket, 1, socket.MSG_PEEK)
+            # Not the method of a TLS socket, which waits for a whole record.
+            socket.socket.recv(self._socket, 1)
         except BlockingIOError:
             return True
         except OSError:

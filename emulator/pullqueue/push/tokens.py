@@ -43,7 +43,7 @@ class TokenSigner:
         """Use a function that returns an access token for an e-mail address and scopes."""
         self.issuer = PRODUCTION_ISSUER
         """Who issues the ID tokens; a server sets its own address."""
-        self._access_token = access_token or (lambda _email, _scopes: secrets.token_urlsafe(32))
+        self._access_token = access_token or (lambda _email, _scopes: secrets.token_urlsafe())
 
     def authorization(self, request: HttpRequest) -> str | None:
         """Return the value of the header for a request; None: it has no token.

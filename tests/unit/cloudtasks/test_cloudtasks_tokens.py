@@ -110,7 +110,7 @@ def test_an_access_token_is_opaque_and_valid_at_its_server(
     of_server = server.state.signer.authorization(task)
     found = server.tokens.find((of_server or "").removeprefix("Bearer "))
 
-    assert request.headers["Authorization"].startswith("Bearer ")
+    assert re.fullmatch("Bearer [A-Za-z0-9_-]{43}", request.headers["Authorization"])
     assert found is not None
     assert (found.email, found.scopes) == (WORKER, frozenset({"scope"}))
 

@@ -61,6 +61,18 @@ def test_profiles_of_production_refuse_what_gcloud_refuses(
 
 
 @each_row(
+    "lines",
+    ["rate: 0/s", "bucket_size: 0", "retry_parameters:\n    min_backoff_seconds: 9999"],
+)
+def test_what_is_wrong_for_push_queues_alone_is_not_of_a_pull_queue(lines: str) -> None:
+    """Also where its key is accepted."""
+    settings = Settings(levels={"push-key-on-pull": None})
+    text = f"queue:\n- name: a\n  mode: pull\n  {lines}\n"
+
+    assert check(text, file="queue.yaml", settings=settings).findings == []
+
+
+@each_row(
     ("line", "rules"),
     [
         ("name: {}", ["implicit-type"]),

@@ -544,6 +544,7 @@ class TestOutcomes:
 
         emulator = Emulator.from_text(CONFIG, clock=clock, store=SharedStore)
         dispatcher, web = Dispatcher(emulator, throttle=True), emulator.queue("web")
+        assert dispatcher.claim(web) is claim
         assert dispatcher.tokens(web) == 3
         started = Operation(clock.now_usec(), EventKind.ATTEMPT_STARTED, ("a",), (1,))
         attempts += [started] * 2

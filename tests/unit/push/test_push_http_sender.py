@@ -269,6 +269,12 @@ def test_an_invalid_response_is_none_and_the_reason_says_why(
     assert reason in str(response.reason)
 
 
+def test_a_response_may_have_long_headers(sender: HttpSender) -> None:
+    headers = b"A: " + b"1" * 60_000 + b"\r\nContent-Length: 2\r\n\r\n"
+    with raw_server(answer(b"HTTP/1.1 200 OK\r\n" + headers + b"ok")) as url:
+        assert send(sender, PUSH, url) == PushResponse(200, b"ok")
+
+
 def test_a_refused_connection_is_an_attempt_without_response(
     sender: HttpSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -443,13 +449,15 @@ def test_a_stop_ends_requests_under_way_without_response() -> None:
 
 
 def test_a_stop_ends_a_request_whose_connection_is_lost(sender: HttpSender) -> None:
-    stopped = threading.Event()
+    asked, stopped = threading.Event(), threading.Event()
 
     def reset(connection: socket.socket) -> None:
+        asked.wait(60)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def stop() -> bool:
         [connection] = sender._busy
+        asked.set()
         until(lambda: not connection.is_alive())
         sender.close()
         stopped.set()
