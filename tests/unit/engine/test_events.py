@@ -101,6 +101,9 @@ def test_an_attempt_that_was_interrupted_is_an_event_when_the_next_one_starts() 
         (3, "attempt failed"),
         (4, "attempt started"),
     ]
+    # The start of one may be recorded no longer.
+    ended = Operation(1, EventKind.ATTEMPT_FAILED, ("a",), (3,))
+    assert [event.attempts for event in collect_events([ended], 5)] == [1]
 
 
 def test_a_lease_expires_at_its_end_if_nothing_ends_it_before() -> None:
@@ -109,12 +112,14 @@ def test_a_lease_expires_at_its_end_if_nothing_ends_it_before() -> None:
     deleted = Operation(9, EventKind.DELETED, ("a",), (1,))
 
     for now_usec, expired in ((9, []), (10, [("b", 10, 4)])):
+        events = collect_events([leased, deleted], now_usec)
         found = [
             (event.task_name, event.usec, event.retry_count)
-            for event in collect_events([leased, deleted], now_usec)
+            for event in events
             if event.kind is EventKind.LEASE_EXPIRED
         ]
         assert found == expired
+        assert len(events) == 3 + len(expired)
 
 
 def test_each_client_has_the_leases_that_it_began_or_renewed_last() -> None:

@@ -118,6 +118,7 @@ def test_only_new_tasks_can_be_added() -> None:
 
 
 def test_a_batch_that_is_too_large_is_refused() -> None:
+    validation.check_new_tasks([NewTask()] * 100, LIMITS, lambda: 0)
     with pytest.raises(TooManyTasksError, match=r"101 tasks in one .* split the batch$"):
         validation.check_new_tasks([NewTask()] * 101, LIMITS, lambda: 0)
 
@@ -137,7 +138,8 @@ def test_the_time_is_asked_for_once_and_only_for_an_eta(etas: int, asked: int) -
         asks.append(1)
         return to_usec(NOW)
 
-    validation.check_new_tasks([NewTask(), *[NewTask(eta=NOW)] * etas], LIMITS, now_usec)
+    last = NewTask(eta=NOW + timedelta(days=30))
+    validation.check_new_tasks([NewTask(), *[last] * etas], LIMITS, now_usec)
 
     assert len(asks) == asked
 
