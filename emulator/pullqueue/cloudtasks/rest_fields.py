@@ -69,7 +69,7 @@ def parse_values(values: Mapping[str, Any], message: Message) -> None:
         CloudTasksError: INVALID_ARGUMENT, with each field that is not valid.
     """
     try:
-        found = [*_violations(values, message.DESCRIPTOR, type(message), "")]
+        found = [*_violations(values, message.DESCRIPTOR, type(message))]
         if not found:
             ParseDict(values, message)
     except Exception as error:  # noqa: BLE001 - odd values raise many kinds, nested ones RecursionError
@@ -149,7 +149,7 @@ def unknown_parameter(name: str) -> CloudTasksError:
 
 
 def _violations(
-    values: Mapping[str, Any], descriptor: Any, message_type: type[Message], path: str
+    values: Mapping[str, Any], descriptor: Any, message_type: type[Message], path: str = ""
 ) -> Iterator[Violation]:
     oneofs: set[str] = set()
     for name, value in values.items():
