@@ -81,6 +81,7 @@ class TestManualClock:
         clock = ManualClock(*start)
 
         assert clock.now() == clock.now() == START
+        assert repr(clock) == "ManualClock(2026-01-01T00:00:00+00:00)"
 
     @each_row("step", [90, 90.0, timedelta(seconds=90)])
     def test_it_moves_by_seconds_or_a_timedelta(self, step: float | timedelta) -> None:
@@ -117,8 +118,10 @@ class TestManualClock:
     @each_row(
         ("step", "message"),
         [
-            *((step, "a clock never goes back") for step in (-1, timedelta(microseconds=-1))),
-            *((step, "is not a valid duration") for step in ("1", None, True)),
+            (-1, "^cannot advance by -1: a clock never goes back$"),
+            (timedelta(microseconds=-1), "a clock never goes back"),
+            ("1", '^"1" is not a valid duration: pass seconds or a timedelta$'),
+            *((step, "is not a valid duration") for step in (None, True)),
             *((float(step), "is not a valid duration") for step in ("nan", "inf", "1e300")),
             (timedelta(days=365 * 9000), "^cannot move past the year 9999$"),
         ],

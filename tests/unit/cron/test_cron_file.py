@@ -80,6 +80,10 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
         ("", "1:1: there is no `cron:`: write it, and the jobs as a list under it"),
         ("\nqueue: []", "2:1: there is no `cron:`: write it, and the jobs as a list under it"),
         ("<cronentries/>", "1:1: this looks like cron.xml, not YAML: convert it with `gcloud beta"),
+        (
+            b"cron: []  # \xff",
+            "1:13: byte 0xff is not UTF-8 (perhaps Latin-1): save the file as UTF-8",
+        ),
         ("cron: 7", '1:7: `cron` is "7": it must be a list of jobs'),
         ("cron: [7]", '1:8: a job is "7": it must have `url` and `schedule`'),
         ("cron:\n- url: /a\n", "2:3: job 1 has no `schedule`: add one"),
@@ -139,7 +143,7 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
         ("cron:\n- {url: /a, url: /b, schedule: every 1 hours}", "2:13: "),
     ],
 )
-def test_a_fault_is_reported_with_its_line(text: str, message: str) -> None:
+def test_a_fault_is_reported_with_its_line(text: str | bytes, message: str) -> None:
     """And with what to do."""
     with pytest.raises(InvalidCronError) as raised:
         parse_cron(text)

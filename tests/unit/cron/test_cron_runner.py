@@ -146,6 +146,15 @@ def test_a_run_is_a_repetition_from_its_time_to_the_next_run(seconds: int, attem
     assert state.attempts == attempts
 
 
+@each_row(("backoff", "attempts"), [(1199, 1), (1200, 0)])
+def test_a_run_is_not_repeated_when_the_next_one_comes(backoff: int, attempts: int) -> None:
+    state = new_state(job_of("every 20 minutes", job_retry_limit=5, min_backoff_seconds=backoff))
+    state.begin(state.next_usec)
+    state.end(START_USEC + 1200 * SECOND, failed=True)
+
+    assert state.attempts == attempts
+
+
 def test_a_repetition_that_takes_past_the_next_run_leaves_it_out() -> None:
     state = new_state(job_of("every day 09:00", job_retry_limit=5, min_backoff_seconds=60))
     first_usec = state.next_usec

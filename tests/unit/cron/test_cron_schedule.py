@@ -105,6 +105,15 @@ def test_times_of_the_day_are_those_of_the_time_zone(
         assert found.isoformat() == f"{text}:00+00:00"
 
 
+def test_the_day_is_that_of_the_time_zone_and_not_of_the_machine() -> None:
+    """At 20:30 in Honolulu it is the next day where the tests run."""
+    schedule, after = "every 1 hours from 22:00 to 21:00", datetime(2026, 6, 2, 6, 30, tzinfo=UTC)
+
+    found = next_time(parse_schedule(schedule), after, ZoneInfo("Pacific/Honolulu"))
+
+    assert found == datetime(2026, 6, 2, 7, tzinfo=UTC)
+
+
 _FORMS = (
     "write `every N minutes` or `every N hours` (`synchronized`, or `from 10:00 to 14:00`), "
     "`every monday 09:00`, `1st,third mon of sep,oct 17:00` or `1,15 of month 09:00`"

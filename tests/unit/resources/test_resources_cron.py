@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
+from itertools import count
+from time import perf_counter
 from typing import Any, TypeAlias
 
 import pytest
@@ -216,6 +218,59 @@ def test_a_signal_closes_the_store_when_runs_have_ended(
     assert closed == [False]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "tick", "reason"),
+    [(0.5, 0, None), (0, 0, "the server stopped"), (0.5, 0.3, "the server stopped")],
+)
+def test_a_stop_waits_for_runs_until_its_end(
+    *,
+    serve: Serve,
+    app: PushApp,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    tick: float,
+    reason: str | None,
+) -> None:
+    """And for no longer; here time passes whenever it is looked at, or not at all."""
+    times = count(1000.0, tick)
+    monkeypatch.setattr("pullqueue.cron.runner.perf_counter", lambda: next(times))
+    runner = serve("- {url: /slow, schedule: every 1 hours}").server.state.cron
+    [state] = runner.states
+    runner.run_now(state)
+    until(lambda: app.received)
+    runner.stop_starting()
+    if reason is None:
+        threading.Timer(0.1, app.released.set).start()
+    runner.stop(1000.0 + seconds)
+
+    until(lambda: not state.is_running)
+    assert state.last is not None
+    assert state.last.reason == reason
+
+
+def test_a_stop_does_not_wait_for_a_store_that_does_not_respond(
+    app: PushApp, clock: ManualClock
+) -> None:
+    is_down = False
+    asked, released = threading.Event(), threading.Event()
+
+    class Store(MemoryStore):
+        def now_usec(self) -> int:
+            if is_down and threading.current_thread().name == "pullqueue cron":
+                asked.set()
+                released.wait(60)
+            return super().now_usec()
+
+    with serving(app, clock, HOURLY, store=Store) as cron:
+        is_down = True
+        assert asked.wait(60)
+        cron.server.state.cron.stop_starting()
+        cron.server.state.cron.stop(perf_counter())
+
+        assert any(each.name == "pullqueue cron" for each in threading.enumerate())
+        released.set()
+
+
 def test_a_target_has_its_own_address(app: PushApp, clock: ManualClock) -> None:
     """One without an address of its own goes to the default one."""
     jobs = "".join(
@@ -320,6 +375,7 @@ def test_a_clock_that_goes_back_a_minute_was_set(
         back_usec = 60_000_000
 
         until(lambda: cron.jobs()[0]["next"] == f"2026-01-{expected}:00+00:00")
+        assert app.received == []
 
 
 @pytest.mark.parametrize("text", ["can't start new thread", ""])
@@ -354,20 +410,30 @@ def test_a_job_that_cannot_begin_is_not_running(
 
 
 class TestFailures:
+    @pytest.mark.parametrize(
+        ("path", "status", "reason"),
+        [("/status/503", 503, "no /status/503"), ("/empty", 500, "the response is empty")],
+    )
     def test_a_failed_job_is_not_repeated(
-        self, serve: Serve, app: PushApp, caplog: pytest.LogCaptureFixture
+        self,
+        *,
+        serve: Serve,
+        app: PushApp,
+        caplog: pytest.LogCaptureFixture,
+        path: str,
+        status: int,
+        reason: str,
     ) -> None:
         """Unless it has retry_parameters."""
-        cron = serve("- {url: /status/503, schedule: every 1 hours}")
+        cron = serve(f"- {{url: {path}, schedule: every 1 hours}}")
         cron.advance(3600)
         cron.advance(3599)
 
         [job] = cron.jobs()
         assert len(app.received) == 1
-        assert (job["last"]["status"], job["last"]["reason"]) == (503, "no /status/503")
+        assert (job["last"]["status"], job["last"]["reason"]) == (status, reason)
         assert job["retries"] == 0
-        text = "cron job /status/503 failed: status 503 (no /status/503)"
-        assert logged(caplog) == [text]
+        assert logged(caplog) == [f"cron job {path} failed: status {status} ({reason})"]
 
     def test_what_goes_wrong_in_a_run_is_logged_and_ends_it(
         self, app: PushApp, clock: ManualClock, caplog: pytest.LogCaptureFixture
