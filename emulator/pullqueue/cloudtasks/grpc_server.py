@@ -215,7 +215,7 @@ def _format_message(message: Message, data: bytes) -> bytes:
     """Return a message for the request log: as JSON, unless it is long or has none."""
     if len(data) <= _SHOWN_BYTES:
         # A time outside the years 1 to 9999 has none.
-        with suppress(SerializeToJsonError, ValueError):
+        with suppress(SerializeToJsonError):
             return str(MessageToJson(message, indent=None)).encode()
     return data
 
@@ -236,4 +236,4 @@ def _cut(text: str) -> str:
     data = text.encode()
     if len(data) <= _TEXT_BYTES:
         return data.decode()
-    return data[:_TEXT_BYTES].decode("utf-8", "ignore") + "..."
+    return data[:_TEXT_BYTES].decode(errors="ignore") + "..."

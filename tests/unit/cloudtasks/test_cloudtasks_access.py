@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -259,6 +259,7 @@ class TestPolicies:
     def test_users_of_the_acl_have_one_role_and_writers_another(self, call_as: CallAs) -> None:
         policy = call_as(WORKER)("GetIamPolicy", resource=PULL)
 
+        assert len(b64decode(policy["etag"])) == 8  # as those of production
         assert policy["bindings"] == [
             {"role": ADMIN, "members": [f"user:{WORKER}"]},
             {"role": ENQUEUER, "members": [f"user:{WRITER}"]},
@@ -415,7 +416,13 @@ class TestPolicies:
             {"role": "roles/custom.role", "members": ["allUsers"]},
             {
                 "role": "roles/cloudtasks.viewer",
-                "members": ["allUsers", f"user:{OTHER}", "domain:example.com"],
+                "members": [
+                    "allUsers",
+                    f"user:{OTHER}",
+                    "domain:example.com",
+                    "user:a:b",
+                    "domain:a:b",
+                ],
             },
         ]
         mixed = [{"role": ADMIN, "members": [f"user:{WORKER}", "group:team@example.com"]}]
@@ -500,7 +507,7 @@ def test_a_call_over_grpc_is_logged_as_json_with_its_caller(emulator: Emulator) 
     )
     assert created.client.startswith("127.0.0.1:")
     assert created.agent.startswith("grpc-python/")
-    assert b'"tag": "red"' in created.body.data
+    assert b'"pullMessage": {"tag": "red"}' in created.body.data
     assert b'"createTime"' in created.response.data
     assert (denied.status, b"PERMISSION_DENIED" in denied.response.data) == (403, True)
     assert (unknown.status, unknown.caller) == (401, None)

@@ -29,6 +29,7 @@ from tables import each_row
 from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits, ManualClock, ServerAddressError
+from pullqueue.cloudtasks import grpc_server
 from pullqueue.cloudtasks.errors import CloudTasksError
 from pullqueue.cloudtasks.grpc_server import compute_deadline_usec
 from pullqueue.cloudtasks.messages import message_class
@@ -210,6 +211,41 @@ def test_twenty_calls_are_answered_at_once(grpc_api: GrpcApi, emulator: Emulator
     assert [answer["name"] for answer in answers] == [PULL] * 20
 
 
+def test_a_call_is_answered_while_the_server_stops(
+    server: Server, grpc_api: GrpcApi, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, released = threading.Event(), threading.Event()
+
+    def purge() -> None:
+        begun.set()
+        released.wait(60)
+
+    monkeypatch.setattr(grpc_server, "_GRACE_SECONDS", 60)
+    emulator.queue("pull").purge = purge  # type: ignore[method-assign,assignment]
+    with ThreadPoolExecutor(1) as caller:
+        answer = caller.submit(grpc_api, "PurgeQueue", name=PULL)
+        assert begun.wait(60)
+        threading.Timer(0.2, released.set).start()
+        server.stop()
+
+        assert answer.result()["name"] == PULL
+
+
+@each_row(("size", "is_json"), [(4096, True), (4097, False)])
+def test_a_message_of_4_kib_is_logged_as_json(
+    server: Server, grpc_api: GrpcApi, size: int, *, is_json: bool
+) -> None:
+    """A longer one as it is."""
+    method = find_method(V2BETA2, "GetQueue")
+    data = message_class("v2beta2", method.request)(name="x" * (size - 3)).SerializeToString()
+    assert len(data) == size
+
+    with pytest.raises(ApiRefused, match="PERMISSION_DENIED"):
+        grpc_api.send(method, data)
+
+    assert server.state.requests.latest()[0].body.data.startswith(b'{"name"') == is_json
+
+
 def test_a_server_stops_while_clients_are_connected(server: Server, grpc_api: GrpcApi) -> None:
     grpc_api("GetQueue", name=PULL)
     [request] = server.state.requests.latest()
@@ -321,6 +357,15 @@ def test_a_latency_beyond_the_deadline_is_deadline_exceeded(
     [
         (ResourceExhausted("Bandwidth exhausted"), "RESOURCE_EXHAUSTED: Bandwidth exhausted"),  # type: ignore[no-untyped-call]
         (ServiceUnavailable("Try later."), "UNAVAILABLE: Try later."),  # type: ignore[no-untyped-call]
+        # A text may have 1200 bytes, and is cut between characters.
+        *(
+            (ServiceUnavailable(text), f"UNAVAILABLE: {shown}")  # type: ignore[no-untyped-call]
+            for text, shown in (
+                ("é" * 600, "é" * 600),
+                ("x" * 1201, f"{'x' * 1200}..."),
+                (f"x{'é' * 600}", f"x{'é' * 599}..."),
+            )
+        ),
     ],
 )
 def test_a_fault_answers_with_the_text_of_its_error(

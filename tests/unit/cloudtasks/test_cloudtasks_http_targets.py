@@ -75,7 +75,7 @@ class TestSettings:
         [
             *({"uriOverride": {key: value}} for key, value in (URI | {"scheme": "HTTPS"}).items()),
             {"httpMethod": "GET"},
-            {"headerOverrides": [{"header": {"key": "!~", "value": "b" * 81_917}}]},
+            {"headerOverrides": [{"header": {"key": "!~", "value": "X" * 81_917}}]},
             {"oauthToken": {"serviceAccountEmail": EMAIL, "scope": "a"}},
         ],
     )

@@ -127,9 +127,10 @@ def test_a_query_that_is_not_valid_is_refused_before_the_call(
     with refused("INVALID_ARGUMENT", text) as caught:
         call.send(verb, path, LEASE if verb == "POST" else None)
     assert emulator.queue("pull").fetch_statistics().leased == 0
-    if text == UNKNOWN:
+    if text in (UNKNOWN, ""):
         [detail] = caught.value.details
-        assert detail["fieldViolations"] == [{"description": caught.value.message}]
+        named = {} if text else {"field": "fields"}
+        assert detail["fieldViolations"] == [{**named, "description": caught.value.message}]
 
 
 def test_firebase_calls_two_methods_without_a_version(client: Client, emulator: Emulator) -> None:
