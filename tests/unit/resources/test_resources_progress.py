@@ -216,6 +216,9 @@ end 500 no mail; add push 12; pause push -> paused 12, failing 1: error
 it is paused: 12 due tasks wait until it is resumed, then 5 can start, and `pullqueue clock
 advance 2s --deliver` sends all; its only attempt in the last minute failed: status 500 (no mail)
 
+add push 2 300 -> not due 2: info
+nothing is due: the first of 2 tasks is due in 5 min (`pullqueue clock advance 300s --deliver`)
+
 add push 1 300; pause push; jump 61 -> paused 0, not due 1: warning
 it is paused; nothing is due: its only task is due in 3 min 59 s
 
@@ -344,6 +347,9 @@ task does not have
 add pull; ask a; ask b; ask c; ask d; ask e; ask f -> no worker 1: warning
 no worker has leased in the last minute: 1 task is available
 
+add pull 3; jump 60; lease 1 300; ask red -> other tag 2: warning
+in the last minute workers asked only for the tag "red", which none of 2 available has
+
 add pull 2; ask red; ask blue -> other tag 2: warning
 in the last minute workers asked only for the tags "blue", "red", which none of 2 available has
 
@@ -372,6 +378,10 @@ add pull 3; jump 60; lease 1 300 -> few leased 2: warning
 2 tasks are available, workers leased 1 in the last minute, none was deleted
 
 add pull; lease 1 10; jump 11 -> leases expire 1: warning
+workers leased 1 in the last minute, 1 lease expired, none was deleted: see why workers do not
+finish, or lease for longer
+
+add pull 3; jump 60; lease 1 10; jump 11 -> leases expire 1: warning
 workers leased 1 in the last minute, 1 lease expired, none was deleted: see why workers do not
 finish, or lease for longer
 
