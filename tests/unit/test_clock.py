@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tables import each_row
 
-from pullqueue import ClockError, ManualClock, SystemClock
-from pullqueue.clock import duration_usec, from_usec, parse_time, to_usec
+from pullqueue import ClockError, Emulator, ManualClock, SystemClock
+from pullqueue.clock import duration_usec, from_usec, movable_clock, parse_time, to_usec
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -148,6 +148,16 @@ class TestSystemClock:
 
         with time_machine.travel(when, tick=False):
             assert SystemClock().now() == when
+
+    def test_it_cannot_be_moved(self) -> None:
+        with pytest.raises(ClockError) as raised:
+            movable_clock(Emulator.from_text("queue: []"))
+
+        assert str(raised.value) == (
+            "cannot move the time of Emulator(file='queue.yaml', queues=['default']), whose clock "
+            "is a SystemClock: make the emulator with clock=ManualClock(), or use the fixtures of "
+            "the pytest plugin"
+        )
 
     def test_it_moves_by_itself(self) -> None:
         """Without a library that stops time, it goes on."""

@@ -220,7 +220,7 @@ def test_a_signal_closes_the_store_when_runs_have_ended(
 
 @pytest.mark.parametrize(
     ("seconds", "tick", "reason"),
-    [(0.5, 0, None), (0, 0, "the server stopped"), (0.5, 0.3, "the server stopped")],
+    [(0.5, 0, None), (0, 0, "the server stopped"), (1, 0.3, "the server stopped")],
 )
 def test_a_stop_waits_for_runs_until_its_end(
     *,
