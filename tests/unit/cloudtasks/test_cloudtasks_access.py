@@ -404,6 +404,13 @@ class TestPolicies:
             with refused("PERMISSION_DENIED"):
                 call_as(OTHER)("GetQueue", name=PULL)
 
+    def test_a_domain_begins_after_the_last_at_sign(self, call_as: CallAs) -> None:
+        binding = {"role": "roles/cloudtasks.viewer", "members": ["domain:example.com"]}
+        own = {"role": ADMIN, "members": [f"user:{WORKER}"]}
+        call_as(WORKER)("SetIamPolicy", resource=PULL, policy={"bindings": [own, binding]})
+
+        assert call_as('"a@b"@example.com')("GetQueue", name=PULL)["name"] == PULL
+
     def test_what_is_not_enforced_is_stored_shown_and_logged(
         self, call_as: CallAs, caplog: pytest.LogCaptureFixture
     ) -> None:
