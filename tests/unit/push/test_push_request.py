@@ -66,7 +66,7 @@ def test_the_first_attempt_has_the_headers_of_app_engine() -> None:
 
 
 def test_the_first_attempt_at_an_http_target_has_headers_of_cloud_tasks() -> None:
-    headers = headers_of(HttpRequest(URL))
+    headers = dict(headers_of(HttpRequest(URL)))
 
     assert service_headers(headers, "X-CloudTasks-") == FIRST
     assert headers["User-Agent"] == "Google-Cloud-Tasks"
