@@ -238,7 +238,7 @@ class _Connection:
         """
         self._socket.setblocking(False)  # noqa: FBT003 - the name says it
         try:
-            # Not the method of a TLS socket, which waits for a whole record.
+            # Not the method of a TLS socket, which has another error where nothing has arrived.
             socket.socket.recv(self._socket, 1)
         except BlockingIOError:
             return True
