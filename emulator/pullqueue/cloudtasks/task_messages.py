@@ -167,7 +167,7 @@ def write_tasks(call: Call, tasks: Iterable[Task], add: Callable[[], Message]) -
 
     Messages that are built on their own and copied into a response take half as long again.
     """
-    queue = call.name.of_queue
+    queue = str(call.name.of_queue)
     full = getattr(call.request, "response_view", None) == messages.FULL
     for task in tasks:
         message = add()

@@ -65,7 +65,7 @@ class Scan:
         self, queue: Queue, last: tuple[int, int], find_address: Callable[[Task], _A | None]
     ) -> list[tuple[Task, _A]]:
         """Look at the next of the tasks that wait, up to the last, and return those that do not."""
-        page = queue.list_tasks(_PAGE, after=self._swept)
+        page = queue.list_tasks(_PAGE, state=TaskState.AVAILABLE, after=self._swept)
         below = [task for task in page if task[:2] <= last]
         found = [(t, address) for t in below if (address := find_address(t)) is not None]
         if not found:  # otherwise look at the same once more, when these have started

@@ -658,6 +658,21 @@ class TestTasksThatWait:
 
         assert [self.found(dispatcher, other) for _ in range(3)] == [["goes0", "goes1"]] * 3
 
+    def test_one_before_them_is_not_found_before_its_eta(
+        self, emulator: Emulator, other: Queue, clock: ManualClock
+    ) -> None:
+        """Though they were due: the clock of a machine can be set back."""
+        self.add(other, "waits", 3)
+        dispatcher = Dispatcher(emulator)
+        assert self.found(dispatcher, other) == []
+        due = clock.now()
+        clock.return_to_usec(clock.now_usec() - 2_000_000)
+        self.add(other, "goes", 1, "here", eta=due - timedelta(seconds=1))
+
+        assert self.found(dispatcher, other) == []
+        clock.advance(1)
+        assert self.found(dispatcher, other) == ["goes0"]
+
     def test_they_are_not_looked_at_once_more_without_sweeps(
         self, emulator: Emulator, other: Queue, clock: ManualClock
     ) -> None:
