@@ -30,6 +30,7 @@ _SENTENCES: Final = {
     "object keys must be strings": "Expected an object key or }.",
     "trailing comma in object": "Expected an object key or }.",
     "codec can't decode": "Encountered non UTF-8 code points.",
+    "Invalid UTF-8": "Encountered non UTF-8 code points.",  # since msgspec 0.23
     "out of range": "Unable to parse number.",
     "trailing characters": "Parsing terminated before end of input.",
 }
