@@ -30,6 +30,7 @@ from pullqueue.limits import Limits
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.dispatcher import Dispatcher
 from pullqueue.push.request import PushResponse
+from pullqueue.resources.clock import get_clock
 from pullqueue.resources.operations import parse_body
 from pullqueue.resources.overview import get_summary
 from pullqueue.resources.queues import get_queue
@@ -197,6 +198,9 @@ it is paused: 2 due tasks wait until it is resumed, then all can start
 
 start one; add one; pause one -> paused 1: warning
 it is paused: 1 due task waits until it is resumed, then it starts when attempts end
+
+add three 3; pause three -> paused 3: warning
+it is paused: 3 due tasks wait until it is resumed, then all can start
 
 add three 5; pause three -> paused 5: warning
 it is paused: 5 due tasks wait until it is resumed, then 3 can start, and the others when attempts
@@ -426,6 +430,8 @@ def test_a_queue_says_why_its_tasks_do_not_move(state: ServerState, block: str) 
     found = of(state, name)
     shown_causes = ", ".join(f"{each.reason} {each.count}" for each in found.causes)
     assert (f"{shown_causes}: {found.severity}", found.text) == (causes, " ".join(lines))
+    times = [of(state, each.name).next for each in state.emulator.queues]
+    assert get_clock(state).next_change == min(filter(None, times), default=None)
 
 
 @each_row("name", ["pull", "push", "zero", "one"])
@@ -558,11 +564,15 @@ def test_the_address_of_a_queue_with_a_target_is_named(emulator: Emulator, push:
     )
 
 
+@each_row(("address", "target"), [("{}", None), ("worker={}", "worker")])
 def test_tasks_wait_for_an_app_that_does_not_listen_yet(
-    state: ServerState, emulator: Emulator
+    clock: ManualClock, address: str, target: str | None
 ) -> None:
     """That is not a missing address."""
-    emulator.queue("push").add()
+    emulator = Emulator.from_text(CONFIG, clock=clock)
+    addresses = PushAddresses([address.format("http://127.0.0.1:9")])
+    state = ServerState(emulator, push_to=addresses)
+    emulator.queue("push").add(request=HttpRequest("/mail", target=target))
     state.push_to.await_app()
 
     text = (
@@ -603,7 +613,7 @@ def test_tasks_of_a_project_with_a_clock_of_its_own_wait_until_they_are_run(
     text = (
         "1 due task waits for `POST /_emulator/run`, or for a clock that is advanced with `deliver`"
     )
-    assert (found.reason, found.text) == ("run only", text)
+    assert found == Cause(reason="run only", severity="warning", count=1, text=text)
     push.delete_tasks(push.list_tasks(1))
     assert shown(state, "push") == ("run only", text)
     push.pause()
@@ -651,8 +661,8 @@ def test_faults_that_can_trigger_on_the_next_attempts_are_named(
     set_fault(state, parse_body({"kind": "latency", **mail, "times": 1}, NewFault))
     push.add(request=HttpRequest("/mail?to=ada"))
     run_tasks(state.emulator, send=lambda _: 200)
-    others: list[dict[str, Any]] = [*[{}] * count, {"queues": ["one"]}, {"url": "/other"}]
-    for other in others:
+    own: list[dict[str, Any]] = [{"url": "/_ah/*"}, *[{}] * (count - 1)]
+    for other in (*own, {"queues": ["one"]}, {"url": "/other"}):
         set_fault(state, parse_body({"kind": "fail", **mail, **other}, NewFault))
     push.add(request=HttpRequest("/mail?to=ada"))
     assert of(state, "push").causes == []
@@ -734,6 +744,7 @@ def test_a_queue_whose_tasks_are_all_exhausted_says_why(emulator: Emulator) -> N
 
         how = exhausted.format("and not tried again until `pullqueue tasks requeue push --all`")
         assert of(state, "push").text == f"{attempts}: status 500; {how}"
+        assert of(state, "push").causes[-1].severity == "warning"
 
 
 @each_row(
@@ -791,7 +802,11 @@ def test_attempts_that_take_long_are_named(
     now_seconds = 30
     text = "1 attempt has been running for 30 s, its deadline is in 9 min 30 s"
     assert found() == (text, "info", 1)
+    now_seconds = 60
+    text = "1 attempt has been running for 1 min, its deadline is in 9 min"
+    assert found() == (text, "warning", 1)
 
+    now_seconds = 30
     dispatcher.start(push.add())
     text = "2 attempts are running, the longest for {}, its deadline is in {}"
     assert found() == (text.format("30 s", "9 min 30 s"), "info", 2)
@@ -854,6 +869,29 @@ def test_workers_whose_calls_fail(state: ServerState, pull: Queue) -> None:
         "1 task is available, workers leased none in the last minute: 1 of 1 lease call got none: "
         "status 400 ("
     )
+    assert of(state, "pull").severity == "warning"
+
+
+def test_workers_who_get_none_because_of_a_fault(state: ServerState, pull: Queue) -> None:
+    """One that makes them get fewer tasks; leases of operators are not theirs."""
+    pull.add_many([NewTask()] * 3)
+    set_fault(state, parse_body({"kind": "latency", "call": "lease_tasks", "times": 1}, NewFault))
+    lease(state, tag="red")
+    client = Client(create_app(state.emulator, state=state))
+    client.post("/_emulator/queues/pull/lease", json={"max_tasks": 1})
+    text = 'in the last minute workers asked only for the tag "red", which none of 2 available has'
+    assert shown(state, "pull") == ("other tag", text)
+
+    set_fault(state, parse_body({"kind": "empty_leases"}, NewFault))
+    lease(state)
+    text = (
+        "2 tasks are available, workers leased none in the last minute (operators leased 1): 1 of "
+        "2 lease calls got none: by fault 2 (empty_leases)"
+    )
+    assert shown(state, "pull") == ("leases fail", text)
+    state.faults.clear()
+    lease(state)
+    assert of(state, "pull").causes == []
 
 
 class StandingClock(SystemClock):
@@ -891,6 +929,7 @@ def test_tasks_that_are_not_due_say_when_they_will_be() -> None:
 
     text = "nothing is due: its only task is due in 1 h 30 min"
     assert shown(ServerState(emulator), "pull") == ("not due", text)
+    assert of(ServerState(emulator), "pull").next == eta.isoformat()
 
 
 @pytest.mark.parametrize("name", ["push", "created"])
