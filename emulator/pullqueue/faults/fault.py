@@ -56,7 +56,7 @@ class Fault:
         """Number of times it has triggered."""
         self.options: Mapping[str, object] = {**arguments, **when}
         """What was passed when it was set, and the defaults of its arguments."""
-        self.number = 0
+        self.number: int
         """Its number among all faults that were set in its emulator, the first being 1."""
         self.effect = effect
         """What happens to a call on which it triggers."""
@@ -74,7 +74,7 @@ class Fault:
         self._probability = when.get("probability", 1)
         self._random = random.Random(when.get("seed", 0))  # noqa: S311 - repeatable, not secret
         self._url = when.get("url")
-        self._per_task = when.get("per_task", False)
+        self._per_task = when.get("per_task")
         self._calls_of: Counter[object] = Counter()
         """By task; by None, if tasks are not counted on their own."""
         self._hits_of: Counter[object] = Counter()

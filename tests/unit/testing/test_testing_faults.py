@@ -114,10 +114,12 @@ def test_after_every_times_and_queues_narrow_a_fault(
 
 
 def test_the_queues_of_a_fault_are_queues_or_their_names(faults: Faults, limited: Queue) -> None:
-    fault = faults.fail("lease_tasks", TransientError, queues=[limited])
+    fault = faults.fail("lease_tasks", TransientError, queues=[limited, "work"])
 
     assert outcomes(limited, 2) == "xx"
-    assert str(fault).startswith('fail("lease_tasks", TransientError, queues=["limited"]): ')
+    assert str(fault).startswith(
+        'fail("lease_tasks", TransientError, queues=["limited", "work"]): '
+    )
 
 
 class TestFaultsOfTasks:
@@ -359,7 +361,7 @@ def test_the_state_shows_the_faults_in_their_order_with_hits(
     error = TransientError("x")
     faults.fail("delete_tasks", error, queues=["work"])
     faults.empty_leases(every=2)
-    faults.latency("lease_tasks_by_tag", 0.5)
+    faults.latency("lease_tasks_by_tag", 2.0)
     faults.lose_response("purge")
     faults.expire_leases(after=3)
 
@@ -369,7 +371,7 @@ def test_the_state_shows_the_faults_in_their_order_with_hits(
     assert describe(emulator).splitlines()[-5:] == [
         f'fault fail("delete_tasks", {error!r}, queues=["work"]): triggered on 0 of 0 calls',
         "fault empty_leases(every=2): triggered on 1 of 2 calls",
-        'fault latency("lease_tasks_by_tag", 0.5): triggered on 1 of 1 calls',
+        'fault latency("lease_tasks_by_tag", 2): triggered on 1 of 1 calls',
         'fault lose_response("purge", DeadlineExceededError): triggered on 0 of 0 calls',
         "fault expire_leases(after=3): triggered on 0 of 0 calls",
     ]
