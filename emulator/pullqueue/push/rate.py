@@ -138,7 +138,7 @@ class Rates:
         with self._lock:
             return self._bucket(queue).count(now_usec, late_seconds=self._late_seconds)
 
-    def next_usec(self, queue: Queue, attempts: int = 1) -> int:
+    def next_usec(self, queue: Queue, attempts: int) -> int:
         """Return when a queue may start its next attempt, or the last of several; it may be now."""
         now_usec = self._emulator.now_usec()
         with self._lock:

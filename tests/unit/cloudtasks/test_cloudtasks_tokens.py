@@ -131,7 +131,7 @@ def test_without_the_extra_tasks_with_tokens_stay(
     monkeypatch.setitem(sys.modules, "jwt", None)
     opaque = sent(call, emulator, oauthToken={"serviceAccountEmail": WORKER})
     assert opaque.headers["Authorization"].startswith("Bearer ")
-    needed = r"its token needs an extra: pip install"
+    needed = r"its token needs an extra: pip install .*\[auth\]"
     queue = emulator.queue("push")
 
     with pytest.raises(PullQueueError, match=needed):

@@ -216,3 +216,7 @@ def test_targets_that_no_queue_has(targets: list[str | None], unknown: str | Non
 
     assert list(addresses.hosts()) == [(None, "localhost:8080"), ("v2.worker", "localhost:81")]
     assert addresses.unknown_targets(QueueSettings(name="q", target=t) for t in targets) == unknown
+    addresses.replace(["v1.w=http://localhost:82"], keep_others=True)
+    more = addresses.unknown_targets(QueueSettings(name="q", target=t) for t in targets)
+    both = unknown and unknown.replace('"v2.worker"', '"v2.worker", "v1.w"')
+    assert unknown is None or more == both

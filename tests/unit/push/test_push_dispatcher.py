@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from datetime import timedelta
@@ -114,7 +116,9 @@ class TestWhatMayStart:
         assert names(Dispatcher(emulator).find_startable(web, 9)) == ["d"]
         clock.advance(60)
         assert len(dispatcher.find_startable(web, 9)) == 2
-        assert len(Dispatcher(emulator, rates=False).find_startable(web, 9)) == 6
+        free = Dispatcher(emulator, rates=False)
+        assert len(free.find_startable(web, 9)) == 6
+        assert (free.enforced_rate(web), free.tokens(web)) == (math.inf, sys.maxsize)
 
     @pytest.mark.parametrize(("options", "count"), [({}, 1), ({"late_seconds": 1}, 100)])
     def test_who_looks_late_starts_as_many_as_there_were(

@@ -27,7 +27,7 @@ from tables import each_row
 
 from pullqueue.address import SplitUrl, split_url
 from pullqueue.push import http_sender
-from pullqueue.push.http_sender import HttpSender
+from pullqueue.push.http_sender import HttpSender, refused_at
 from pullqueue.push.request import PushRequest, PushResponse
 
 PUSH = PushRequest(
@@ -291,6 +291,8 @@ def test_a_refused_connection_is_an_attempt_without_response(
     reason = f"{SplitUrl(url).netloc}: connection refused"
     assert send(sender, PUSH, url) == PushResponse(None, reason=reason)
     assert sender.refused == {url: reason}
+    assert refused_at(reason) == SplitUrl(url).netloc
+    assert refused_at(f"{SplitUrl(url).netloc}: connection lost") == ""
 
 
 def test_no_more_than_a_thousand_addresses_are_known_to_refuse(sender: HttpSender) -> None:
@@ -337,6 +339,18 @@ def test_a_body_that_is_not_read_ends_at_the_deadline(sender: HttpSender) -> Non
         assert send(sender, PUSH, url).status == 200
         large = PUSH._replace(body=b"x" * (1 << 24), headers=headers, deadline_seconds=0.1)
         response = send(sender, large, url)
+        ended.set()
+
+    reason = f"{SplitUrl(url).netloc}: no response within 0.1 s"
+    assert (response, waits) == (PushResponse(None, reason=reason), [True])
+
+
+def test_an_encryption_that_never_begins_ends_at_the_deadline(sender: HttpSender) -> None:
+    ended, waits = threading.Event(), []
+
+    with raw_server(lambda _: waits.append(ended.wait(10))) as url:
+        address = url.replace("http:", "https:")
+        response = send(sender, PUSH._replace(deadline_seconds=0.1), address)
         ended.set()
 
     reason = f"{SplitUrl(url).netloc}: no response within 0.1 s"
@@ -538,6 +552,11 @@ class TestIdleConnections:
             sender.close_idle()
             assert not closed.wait(0.05)
             monkeypatch.setattr(http_sender, "_IDLE_SECONDS", 0)
+            with monkeypatch.context() as patch:
+                [idle] = sender._idle
+                patch.setattr(http_sender, "perf_counter", lambda: idle.idle_since)
+                sender.close_idle()
+            assert not closed.wait(0.05)
             sender.close_idle()
             assert closed.wait(60)
 

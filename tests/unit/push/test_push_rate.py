@@ -109,6 +109,14 @@ def test_no_part_of_a_token_is_lost_by_who_asks_as_soon_as_there_is_one() -> Non
     assert now_usec == last_usec == 100 * SECOND
 
 
+def test_an_attempt_that_may_start_is_not_one_of_the_past() -> None:
+    """Though there is a part of another token."""
+    bucket = TokenBucket(settings(1, "m", bucket_size=2), 0)
+    bucket.take()
+
+    assert bucket.next_usec(30 * SECOND) == 30 * SECOND
+
+
 def test_a_new_rate_and_size_apply_to_the_tokens_there() -> None:
     bucket = TokenBucket(settings(1, bucket_size=10), 0)
 

@@ -405,6 +405,9 @@ class TestRedirects:
         assert {"Content-Length", "Content-Type"}.isdisjoint(second.headers)
         assert second.headers["authorization"] == "Bearer secret"
         assert second.headers["X-CloudTasks-TaskName"] == "t1"
+        away = PushResponse(status, location="http://other.example:81/there")
+        _, [_, other] = self.follow(away, PushResponse(204))
+        assert {"Authorization", "Content-Length", "Content-Type"}.isdisjoint(other.headers)
 
     @pytest.mark.parametrize("method", ["GET", "HEAD"])
     def test_a_request_without_a_body_keeps_its_method(self, method: str) -> None:
