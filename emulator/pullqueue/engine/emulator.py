@@ -41,11 +41,6 @@ class Emulator:
     Two emulators share nothing. All methods are thread-safe.
     """
 
-    service_accounts: frozenset[str] = frozenset()
-    """The only ones that tasks and queues can name for tokens; empty: any."""
-    _checked_usec = 0
-    """When the changes of other processes were looked for last."""
-
     def __init__(
         self,
         config: QueueConfig,
@@ -68,6 +63,8 @@ class Emulator:
         self.limits = limits or Limits()
         self.project = project
         self.location = location
+        self.service_accounts: frozenset[str] = frozenset()
+        """The only ones that tasks and queues can name for tokens; empty: any."""
         self.interceptors = Interceptors()
         self.names = names or random_names()
         self.call_logs: list[CallLog] = []
@@ -82,6 +79,8 @@ class Emulator:
         self.config: QueueConfig
         """The current configuration."""
         self._queues: dict[str, Queue] = {}
+        self._checked_usec = 0
+        """When the changes of other processes were looked for last."""
         try:
             self._configure(config)
         except BaseException:

@@ -31,10 +31,6 @@ class QueueState(StrEnum):
 class QueueBase:
     """The settings and the state of one queue, and the store that has its tasks."""
 
-    is_disabled = False
-    """True if every change is refused; the tasks are kept."""
-    record = QueueRecord()
-    """What the store has recorded of the queue."""
     _rate_warning_usec = 0
     """When the lease rate can be logged again."""
 
@@ -57,6 +53,10 @@ class QueueBase:
         self.storage_limit_bytes = storage_limit_bytes
         self.retention = compute_retention(settings)
         """The limits after which its tasks are exhausted."""
+        self.is_disabled = False
+        """True if every change is refused; the tasks are kept."""
+        self.record = QueueRecord()
+        """What the store has recorded of the queue."""
         # A store that outlives the process may know the queue by another limit.
         store.change_retention(settings.name, self.retention)
 

@@ -110,11 +110,11 @@ class OrderedIndex(Generic[Entry]):
             start = end
 
     def _append(self, run: Sequence[Entry]) -> None:
-        if self._chunks:
-            self._chunks[-1].extend(run)
-        else:
-            self._chunks.append([*run])
-        self._lasts[-1:] = run[-1:]
+        if not self._chunks:
+            self._chunks.append([])
+            self._lasts.append(run[-1])
+        self._chunks[-1].extend(run)
+        self._lasts[-1] = run[-1]
         self._split(len(self._chunks) - 1)
 
     def _split(self, position: int) -> None:
