@@ -147,7 +147,7 @@ class CronRunner:
     def stop(self, end: float) -> None:
         """Wait for the runs under way until a time by `perf_counter`, and end the others."""
         if self._thread.is_alive():
-            self._thread.join(end - perf_counter())
+            self._thread.join(max(0, end - perf_counter()))
         with self._lock:
             while self._running() and (left := end - perf_counter()) > 0:
                 self._lock.wait(left)

@@ -62,14 +62,14 @@ def bulk_add(queue: Queue, request: Any, response: Any) -> None:
     added: list[Task] = []
     try:
         added, refused = verbs.insert(queue, [new_task(queue, add) for add in adds])
-        codes = [(add, _ADD_CODES[refused.get(decode_name(add.task_name))]) for add in adds]
+        codes = [_ADD_CODES[refused.get(decode_name(add.task_name))] for add in adds]
     except errors.InvalidTaskError as error:
-        codes = [(add, _find_code(queue, add)) for add in adds]
-        if len(adds) == 1 or {code for _, code in codes} == {_Error.SKIPPED}:
+        codes = [_find_code(queue, add) for add in adds]
+        if len(adds) == 1 or set(codes) == {_Error.SKIPPED}:
             raise
         _log.warning('queue "%s": a batch of %d was not added: %s', queue.name, len(adds), error)
     names = (task.name for task in added)
-    for add, code in codes:
+    for add, code in zip(adds, codes, strict=True):
         result = response.taskresult.add()
         result.result = code
         if code == _Error.OK:
