@@ -189,10 +189,7 @@ class Emulator:
         its location: until they are resumed.
         """
         resume = config.resume_paused_queues is not False
-        self._configure(config, resume=resume)
-        for name, queue in self._queues.items():
-            if disable_created and queue.is_runtime and LOCATED not in name:
-                queue.is_disabled = True
+        self._configure(config, resume=resume, disable_created=disable_created)
 
     def create_queue(self, settings: QueueSettings) -> Queue:
         """Create a queue at run time, in addition to those of queue.yaml, and return it.
@@ -338,7 +335,9 @@ class Emulator:
         times = (queue.last_lease_end_usec() for queue in self.queues)
         return max((usec for usec in times if usec is not None), default=None)
 
-    def _configure(self, config: QueueConfig, *, resume: bool = False) -> None:
+    def _configure(
+        self, config: QueueConfig, *, resume: bool = False, disable_created: bool = False
+    ) -> None:
         listed = config.by_name()
         with self._lock:
             records = self.store.read_queue_records()
@@ -352,7 +351,8 @@ class Emulator:
                     elif record.paused and resume:
                         self.store.change_queue_record(name, paused=False)
             for name, queue in self._queues.items():
-                if name in listed or not queue.is_runtime:
+                is_kept = queue.is_runtime and not (disable_created and LOCATED not in name)
+                if name in listed or not is_kept:
                     queue.is_disabled = name not in listed
                 if name in listed:
                     self._configured(listed[name])
