@@ -111,7 +111,7 @@ def few_leased(now: Situation) -> Found | None:
     text += f", {_deleted(now)}"
     if not now.deleted:
         return Found(now.due, text, now.wait_severity)
-    seconds = now.due / now.deleted * MINUTE_SECONDS
+    seconds = MINUTE_SECONDS * now.due / now.deleted
     them = "it" if now.due == 1 else "all"
     text += f": about {format_span(seconds)} for {them} at this rate"
     return Found(now.due, text, "info" if seconds <= _LONG_SECONDS else "warning")

@@ -373,6 +373,10 @@ add pull 11; jump 60; done 1 -> few leased 11: warning
 11 tasks are available, workers leased 1 in the last minute, 1 was deleted: about 11 min for all
 at this rate
 
+add pull 41; jump 60; done 5 -> few leased 41: info
+41 tasks are available, workers leased 5 in the last minute, 5 were deleted: about 8 min 12 s for
+all at this rate
+
 add pull 2; jump 59; lease 1 300 -> : info
 
 add pull 3; jump 59; lease 1 300 -> few leased 2: info
