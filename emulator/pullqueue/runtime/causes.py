@@ -117,7 +117,7 @@ def _pace(now: Situation) -> str:
     """Return how long the due tasks take if as many attempts end as in the last minute."""
     if now.is_manual or not (ended := now.ended_last_minute):
         return ""  # by a clock that stands still, they take no time
-    seconds = now.due / ended * MINUTE_SECONDS
+    seconds = MINUTE_SECONDS * now.due / ended
     return f", about {format_span(seconds)} for all at the pace of the last minute"
 
 

@@ -827,14 +827,14 @@ def test_tasks_that_wait_for_attempts_to_end_take_as_long_as_those_before() -> N
     emulator = Emulator.from_text(CONFIG, clock=SystemClock())
     state = serving(emulator)
     queue = emulator.queue("one")
-    for _ in range(4):
+    for _ in range(5):
         attempt(queue, 200)
     start_attempt(queue, queue.add(), lease_seconds=60, attempts=AttemptRecord())
-    for _ in range(10):
+    for _ in range(41):
         queue.add()
 
-    text = "10 due tasks wait for the running attempt to end: max_concurrent_requests is 1, about "
-    assert of(state, "one").text == f"{text}2 min 30 s for all at the pace of the last minute"
+    text = "41 due tasks wait for the running attempt to end: max_concurrent_requests is 1, about "
+    assert of(state, "one").text == f"{text}8 min 12 s for all at the pace of the last minute"
 
 
 @pytest.mark.parametrize(
