@@ -248,6 +248,37 @@ def test_a_stop_waits_for_runs_until_its_end(
     assert state.last.reason == reason
 
 
+@pytest.mark.parametrize(
+    ("seconds", "tick", "has_ended"), [(0.5, 0, True), (0, 0, False), (1, 0.3, False)]
+)
+def test_who_waits_for_a_job_learns_whether_it_has_ended(
+    *,
+    serve: Serve,
+    app: PushApp,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    tick: float,
+    has_ended: bool,
+) -> None:
+    """Until that time, as in the test above; and not once jobs are no longer started."""
+    times = count(1000.0, tick)
+    monkeypatch.setattr("pullqueue.cron.runner.perf_counter", lambda: next(times))
+    runner = serve("- {url: /slow, schedule: every 1 hours}").server.state.cron
+    [state] = runner.states
+    runner.run_now(state)
+    until(lambda: app.received)
+    assert runner.next_usec() is None
+    if has_ended:
+        threading.Timer(0.1, app.released.set).start()
+
+    assert runner.settle(seconds) is has_ended
+    app.released.set()
+    until(lambda: not state.is_running)
+    assert runner.settle(1)
+    runner.stop_starting()
+    assert not runner.settle(1)
+
+
 def test_a_stop_does_not_wait_for_a_store_that_does_not_respond(
     app: PushApp, clock: ManualClock
 ) -> None:
