@@ -97,6 +97,7 @@ ENDS = {
     b'{"a": {"b": 1, "c"': ": between key:value pair.",
     b'{"a": [{"b": 1}': ", or ] after array value.",
     b'{"a": [1,': "a value or ] within an array.",
+    b"[1,": "a value or ] within an array.",
 }
 """Bodies that end too early, and what is expected next."""
 MASK = f"'update_mask' ({PROTO}FieldMask), Field 'updateMask',"

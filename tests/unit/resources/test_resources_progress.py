@@ -344,6 +344,9 @@ nothing is due: its only task is due in 30 s (`pullqueue clock advance 30s`)
 add pull; add pull 1 30 red; ask red -> other tag 1: warning
 in the last minute workers asked only for the tag "red", which the available task does not have
 
+add pull 2; ask red; add pull 1 0 red -> no worker 3: warning
+no worker has leased in the last minute: 3 tasks are available
+
 add pull; ask a; ask b; ask c; ask d; ask e -> other tag 1: warning
 in the last minute workers asked only for the tags "e", "d", "c", "b", "a", which the available
 task does not have
@@ -763,6 +766,10 @@ def test_a_queue_whose_tasks_are_all_exhausted_says_why(emulator: Emulator) -> N
         (
             *(8, {"default": 1, "three": 2, "one": 2, "zero": 3}),
             '8 attempts at the same time; 3 of "zero", 2 of "one", 2 of "three", 1 of others',
+        ),
+        (
+            *(4, {"zero": 1, "three": 1, "one": 1, "default": 1}),
+            '4 attempts at the same time; 1 of "default", 1 of "one", 1 of "three", 1 of others',
         ),
     ],
 )
