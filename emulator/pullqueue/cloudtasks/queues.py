@@ -193,7 +193,7 @@ def _queue_filter(text: str) -> Callable[[Queue], bool]:
     if match is not None:
         field, operator, value = match[1], match[2], match[3].strip('"')
         if field == "name" and operator == ":":
-            return lambda queue: value in queue.name
+            return lambda queue: value in queue_id(queue.name)
         if field == "state" and value in QueueState.__members__:
             return lambda queue: queue.state.name == value
         if field in _TARGETS and (operator, value) == (":", "*"):

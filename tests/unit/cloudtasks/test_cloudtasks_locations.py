@@ -97,6 +97,8 @@ def test_two_locations_have_two_queues_of_a_name(
     assert len(api("ListTasks", parent=name)["tasks"]) == 1
     api("DeleteQueue", name=name)
     assert ids(api("ListQueues", parent=OTHER)) == [f"{OTHER}/queues/listed", other]
+    assert ids(api("ListQueues", parent=OTHER, filter="name:q")) == [other]
+    assert not ids(api("ListQueues", parent=OTHER, filter="name:europe"))
     with refused("NOT_FOUND"):
         api("GetQueue", name=f"{THIRD}/queues/q")
     assert [queue.name for queue in emulator.queues][-1] == "q@europe-west1"
