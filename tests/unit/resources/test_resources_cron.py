@@ -22,6 +22,7 @@ from pullqueue.address import SplitUrl
 from pullqueue.cli import _process
 from pullqueue.clock import from_usec
 from pullqueue.cron.file import parse_cron
+from pullqueue.cron.runner import CronRunner, JobState
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.store import CronRun, StoreFactory
 from pullqueue.push.addresses import PushAddresses
@@ -218,6 +219,25 @@ def test_a_signal_closes_the_store_when_runs_have_ended(
     assert closed == [False]
 
 
+def running_job(
+    serve: Serve, app: PushApp, monkeypatch: pytest.MonkeyPatch, tick: float, *, ends: bool
+) -> tuple[CronRunner, JobState]:
+    """Return a runner and its only job, which runs, and soon ends if it is to.
+
+    Time passes by `tick` seconds whenever the runner looks at it, and begins at 1,000.
+    """
+    times = count(1000.0, tick)
+    monkeypatch.setattr("pullqueue.cron.runner.perf_counter", lambda: next(times))
+    runner = serve("- {url: /slow, schedule: every 1 hours}").server.state.cron
+    [state] = runner.states
+    runner.run_now(state)
+    until(lambda: app.received)
+    assert runner.next_usec() is None
+    if ends:
+        threading.Timer(0.1, app.released.set).start()
+    return runner, state
+
+
 @pytest.mark.parametrize(
     ("seconds", "tick", "reason"),
     [(0.5, 0, None), (0, 0, "the server stopped"), (1, 0.3, "the server stopped")],
@@ -231,16 +251,9 @@ def test_a_stop_waits_for_runs_until_its_end(
     tick: float,
     reason: str | None,
 ) -> None:
-    """And for no longer; here time passes whenever it is looked at, or not at all."""
-    times = count(1000.0, tick)
-    monkeypatch.setattr("pullqueue.cron.runner.perf_counter", lambda: next(times))
-    runner = serve("- {url: /slow, schedule: every 1 hours}").server.state.cron
-    [state] = runner.states
-    runner.run_now(state)
-    until(lambda: app.received)
+    """And for no longer."""
+    runner, state = running_job(serve, app, monkeypatch, tick, ends=reason is None)
     runner.stop_starting()
-    if reason is None:
-        threading.Timer(0.1, app.released.set).start()
     runner.stop(1000.0 + seconds)
 
     until(lambda: not state.is_running)
@@ -260,16 +273,8 @@ def test_who_waits_for_a_job_learns_whether_it_has_ended(
     tick: float,
     has_ended: bool,
 ) -> None:
-    """Until that time, as in the test above; and not once jobs are no longer started."""
-    times = count(1000.0, tick)
-    monkeypatch.setattr("pullqueue.cron.runner.perf_counter", lambda: next(times))
-    runner = serve("- {url: /slow, schedule: every 1 hours}").server.state.cron
-    [state] = runner.states
-    runner.run_now(state)
-    until(lambda: app.received)
-    assert runner.next_usec() is None
-    if has_ended:
-        threading.Timer(0.1, app.released.set).start()
+    """Until that time; and not once jobs are no longer started."""
+    runner, state = running_job(serve, app, monkeypatch, tick, ends=has_ended)
 
     assert runner.settle(seconds) is has_ended
     app.released.set()
