@@ -71,12 +71,14 @@ def parse_values(values: Mapping[str, Any], message: Message) -> None:
     """
     try:
         found = [*_violations(values, message.DESCRIPTOR, type(message))]
-        if not found:
-            ParseDict(values, message)
-    except Exception as error:  # noqa: BLE001 - odd values raise many kinds, nested ones RecursionError
-        raise _bad_payload(f"{error!s:.500}") from None
+    except RecursionError as error:  # of a value that is nested too deep to be shown
+        raise _bad_payload(str(error)) from None
     if found:
         raise refusal(*found)
+    try:
+        ParseDict(values, message)
+    except Exception as error:  # noqa: BLE001 - it raises many kinds for odd values, SystemError too
+        raise _bad_payload(f"{error!s:.500}") from None
 
 
 def refusal(*violations: Violation) -> CloudTasksError:
