@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final, NamedTuple
 
+from pullqueue.address import DEFAULT_LOCATION
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid, invalid_field, permission_denied
 from pullqueue.cloudtasks.messages import Message, message_class
@@ -128,6 +129,11 @@ class Call:
     def emulator(self) -> Emulator:
         """The emulator that is served."""
         return self.state.emulator
+
+    @property
+    def own_location(self) -> str:
+        """The location of the queues whose names have none."""
+        return self.emulator.location or DEFAULT_LOCATION
 
     @cached_property
     def queue(self) -> Queue:

@@ -73,7 +73,7 @@ def check_location(name: ResourceName, text: str, field: str, own: str | None) -
 
 def list_locations(call: Call) -> Message:
     """ListLocations: the one location that is listed."""
-    name = call.name._replace(location=call.emulator.location or DEFAULT_LOCATION)
+    name = call.name._replace(location=call.own_location)
     return call.message("ListLocationsResponse", locations=[_location(call, name)])
 
 

@@ -10,7 +10,6 @@ from typing import Final
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullqueue import config as queue_yaml
-from pullqueue.address import DEFAULT_LOCATION
 from pullqueue.cloudtasks import messages, texts
 from pullqueue.cloudtasks.access import check_permission, find_changed_queues
 from pullqueue.cloudtasks.calls import Call, ResourceName
@@ -112,10 +111,9 @@ def upload_queue_yaml(call: Call) -> Message:
         config = queue_yaml.loads(call.request.http_body.data, **profile)
     except InvalidQueueConfigError as error:
         raise invalid(str(error)) from None
-    own = call.emulator.location or DEFAULT_LOCATION
     for queue in find_changed_queues(call.emulator, config):
         _, location, name = split_queue_name(queue.name)
-        resource = str(call.name._replace(location=location or own, queue=name))
+        resource = str(call.name._replace(location=location or call.own_location, queue=name))
         check_permission(queue, call.caller, call.method.permission, resource=resource)
     call.emulator.reconfigure(config, disable_created=file is None or not file.keep_created)
     return messages.Empty()
